@@ -132,19 +132,20 @@ class Approver(Struct):
         return await self._decide(question, act, verdict)
 
     def alone(self, question: Question) -> Answer:
-        """Answer a question without asking anyone. It is refused if neither the policy nor an
-        earlier answer decides."""
+        """Answer a question without asking anyone. The request is refused if neither the policy nor
+        an earlier answer decides."""
         act, verdict = self._judged(question)
         return self._known(question, act, verdict) or self._rule(
             question, act, verdict, allowed=False
         )
 
     async def guard(self, question: Question) -> Decision:
-        """Return the decision on work that dragoman does for the agent, without a question from the
-        agent.
+        """Decide about work that dragoman does for the agent, such as a file write, and about which
+        the agent itself does not ask.
 
-        There is no second question about what was allowed when the agent asked for permission. A
-        permission granted here counts once, unless the answer is "always".
+        What was allowed when the agent asked for permission is allowed without a second question.
+        Otherwise, the answer is found as for a question of the agent; a permission granted here
+        counts once, unless the answer is "always".
         """
         act, verdict = self._judged(question)
         if self._allowed.covers(act) and not verdict.final:
@@ -187,7 +188,8 @@ class Approver(Struct):
         return _key(act) is not None and not _each_time(act, verdict)
 
     def keep_always(self, question: Question, *, allows: bool) -> None:
-        """Remember an answer that another surface gave for the whole session."""
+        """Remember an answer that another surface gave for the whole session, unless it cannot be
+        kept, such as a permission for an act that needs a question each time."""
         act, verdict = self._judged(question)
         self._keep(act, verdict, allows=allows)
 

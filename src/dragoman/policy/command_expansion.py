@@ -91,7 +91,8 @@ OWN_SUBCOMMANDS: Final = {
         """.split()
     ),
 }
-"""Programs that run any other word as a command: ``pnpm eslint`` is ``pnpm exec eslint``."""
+"""The subcommands of programs that run any other word as a command: ``pnpm eslint`` is ``pnpm exec
+eslint``."""
 
 LINE_OPTIONS: Final = re.compile(
     r"-[A-Za-z]*[cS].+|-S$|--(session-)?command=|--split-string|--?i?ex$|--?(init-)?eval-command$"
@@ -142,7 +143,8 @@ def name_of(word: str) -> str:
 
 
 def unfolded(command: ShellCommand, depth: int = 0) -> list[ShellCommand]:
-    """Return a command and all other commands that it would visibly run."""
+    """Return a command and all other commands that it would visibly run. `ANYTHING` stands for
+    those that cannot be determined."""
     found = [command]
     for inner in _inner(command.words):
         if inner is ANYTHING or depth >= MAX_DEPTH or len(found) > MAX_INNER:

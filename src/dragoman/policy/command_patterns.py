@@ -33,8 +33,8 @@ def pattern_words(pattern: str) -> tuple[str, ...]:
 
 
 def surely(patterns: Sequence[str], command: ShellCommand) -> bool:
-    """Return whether a command certainly matches one of the patterns, including everything it
-    runs."""
+    """Return whether one of the patterns certainly covers the command and everything that the
+    command runs."""
     if command.tainted:
         return False
     return any(

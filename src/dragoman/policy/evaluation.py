@@ -140,8 +140,8 @@ class ActFacts:
 
     @cached_property
     def words(self) -> tuple[tuple[ResolvedPaths | None, bool], ...]:
-        """Where each word of a command may lead, and whether the command changes whole
-        directories."""
+        """Where each word of a command may lead as a path (None if unknown), and whether the
+        command can change whole directories."""
         found: dict[tuple[str, bool], None] = {}
         for command in self.commands:
             moves = name_of(command.words[0]) in PATH_MOVERS

@@ -75,8 +75,9 @@ def root_of(workspace: str) -> str:
 
 
 def absolute(pattern: str, root: str) -> str:
-    """Return the absolute form of a glob, which is relative to `root`, or to the home directory
-    after ``~/``. A slash at the end stands for everything in the directory."""
+    """Return the absolute form of a glob. One that begins with ``~/`` is relative to the home
+    directory, and one that begins with neither that nor a slash to `root`. A slash at the end
+    stands for everything in the directory."""
     if pattern.startswith("~/"):
         pattern = str(Path.home()) + pattern[1:]
     if pattern.endswith("/"):
@@ -118,7 +119,8 @@ def _fits(pattern: str, place: str, root: str) -> bool:
 def perhaps(
     patterns: Sequence[str], places: ResolvedPaths | None, root: str, *, with_parents: bool
 ) -> bool:
-    """Return whether a path may lead to something that the patterns match.
+    """Return whether a path may lead to something that the patterns match; True if it is unknown
+    where it leads.
 
     With `with_parents`, a directory that contains a match counts as well, because the whole
     directory is changed.
@@ -138,7 +140,8 @@ def perhaps(
 
 
 def real_patterns(pattern: str) -> set[str]:
-    """Return a glob, and the same glob with the links in its literal directories resolved."""
+    """Return a glob, and the same glob with the links in its literal directories resolved, both as
+    `plain` returns them."""
     parts = pattern.split("/")
     wild = next((at for at, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
     head = "/".join(parts[:wild])

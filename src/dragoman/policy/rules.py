@@ -63,8 +63,8 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def restricts(self) -> bool:
-        """Whether the rule restricts. If in doubt, a restricting rule matches, and an allowing one
-        does not."""
+        """Whether the rule asks, escalates or denies. If in doubt, such a rule matches, and one
+        that allows does not."""
         return self.action != "allow"
 
     def __str__(self) -> str:
