@@ -129,7 +129,8 @@ BUILT_IN: Final = "dragoman"
 
 class KnownPeer(Struct, frozen=True):
     """A peer and its origin. `folder` is the base of relative paths in its descriptor, and
-    `adapters` has the trusted Python files of its project."""
+    `adapters` has the Python files that its project's peers name, with the bytes that were read
+    (`PeerTable.adapters`)."""
 
     descriptor: Descriptor
     origin: str
