@@ -59,7 +59,7 @@ class FileState(Struct, frozen=True, gc=False):
 
 
 class FileStates(Struct, frozen=True):
-    """States of the files of a directory, by path. `complete` is False if some were left out."""
+    """States of the files below a directory, by path. `complete` is False if some were left out."""
 
     files: dict[str, FileState]
     complete: bool = True

@@ -132,8 +132,8 @@ async def ask(
     limit_size: int = OUTPUT_SIZE,
 ) -> ProgramOutput:
     """Run git and return its output and exit code. Raises `SpawnError` if git cannot be started,
-    and `IsolationFailed` if there are filters that this version cannot turn off. A command that
-    exceeds `timeout` or `limit_size` is ended, and its output is marked as `cut`.
+    and `IsolationFailed` if there are filters that this version of git cannot turn off. A command
+    that exceeds `timeout` or `limit_size` is ended, and its output is marked as `cut`.
 
     Hooks, and filters that only the repository defines, never run, even if `env` was not made with
     `own_filters`.

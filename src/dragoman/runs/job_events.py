@@ -153,7 +153,8 @@ class EventCursor:
 def events_after(
     after: EventCursor | None, *, session: str, line: int, events: Sequence[Event]
 ) -> Iterator[tuple[EventCursor, Event]]:
-    """Yield the events of a line that come after a cursor, each with its own cursor."""
+    """Yield the events of a line that come after the cursor `after`, each with its own cursor; all
+    of them if `after` is None or in another line."""
     seen = 0
     if after is not None and (after.session, after.line) == (session, line):
         seen = after.part or 0
@@ -169,8 +170,8 @@ async def session_events(
     after: EventCursor | None = None,
     paths: Paths,
 ) -> AsyncGenerator[tuple[EventCursor, Event], None]:
-    """Yield the events of a session after `after`, from line `start` on, or from now on, until its
-    broker ends.
+    """Yield the events of a session until its broker ends: those after the cursor `after`, or else
+    from the line `start` on, or else from now on.
 
     If no broker has it open, the stored events are returned without waiting for more. Raises
     `UsageError` for a cursor of another session or of events that do not exist and, after the last
@@ -289,7 +290,8 @@ async def _events(
 async def follow_session(
     record: SessionRecord, broker: BrokerRecord | None, *, start: int | None, paths: Paths
 ) -> AsyncGenerator[tuple[int, bytes], None]:
-    """Yield the lines of a session from `start` on, or from now on, until its broker ends.
+    """Yield the lines of a session, with their numbers, until its broker ends: from the line
+    `start` on or, if that is None, from now on.
 
     If no broker has it open, or the broker has released it to another process, the stored lines are
     returned without waiting for more. Raises `BrokerError` after them if the broker has it open and
@@ -327,8 +329,8 @@ async def follow_session(
 async def follow_job(
     record: SessionRecord, job: JobRecord, *, start: int | None = None, paths: Paths
 ) -> AsyncGenerator[tuple[int, bytes], None]:
-    """Yield the lines of a job from its first on, or from `start` on, until it has ended. Raises
-    `BrokerError` if its broker no longer answers."""
+    """Yield the lines of a job, with their numbers, until it has ended: from its first, or from the
+    line `start` if that is later. Raises `BrokerError` if its broker no longer answers."""
     interval = FIRST_INTERVAL
     while job.state == "queued":
         # The interval grows: a job usually starts at once, but may wait long behind other jobs.

@@ -148,7 +148,7 @@ async def wait_for(
     id: str, *, timeout: float | None = None, paths: Paths | None = None
 ) -> JobRecord:
     """Wait for a job to end, and return it; if it has not ended after `timeout` seconds, return it
-    as it is.
+    as it is then.
 
     Raises `UnknownJob`, and `BrokerError` if the broker that runs it no longer answers.
     """
@@ -248,7 +248,7 @@ async def ask(
 
 
 def updated(job: JobRecord, told: Any) -> JobRecord:
-    """Return a stored job updated with its broker's report."""
+    """Return a stored job, updated with `told`, which is its broker's report."""
     if not isinstance(told, dict):
         return job
     known = dict(zip(type(job).__struct_encode_fields__, type(job).__struct_fields__, strict=True))

@@ -37,7 +37,8 @@ async def open_named(
 ) -> AsyncIterator[Peer]:
     """Context manager: open a peer of the catalogue by name. Uses its broker, unless `warm` or the
     settings say otherwise. Unless `permit` allows everything, the peer is configured to ask for
-    permission. Raises `PolicyNotEnforced` if it does not ask, unless the settings allow that."""
+    permission. Raises `PolicyNotEnforced` if it is known not to ask for permission, or to ignore a
+    refusal, unless the settings allow that."""
     options = options or ConnectOptions()
     require_line_size(options.max_line_size)
     config = load_config(absolute(workspace), find_paths())

@@ -342,7 +342,7 @@ class Run:
         return blocks if brief is None else [brief.block(self.peer.capabilities), *blocks]
 
     async def discard(self) -> None:
-        """Delete the session, which has got no prompt here, unless it is a restored one."""
+        """Delete the session unless it was restored. Call this only if no prompt was sent."""
         if self.opened.context == RESTORED or self.opened.conversation is self._discarded:
             return
         self._discarded = self.opened.conversation

@@ -254,7 +254,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
         )
 
     def moved(self, folder: Path) -> Self:
-        """Return the same request in another workspace.
+        """Return the request with `folder` as its workspace.
 
         A stored session continues where it began, because its broker and its files are there.
         """

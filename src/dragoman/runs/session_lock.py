@@ -72,8 +72,9 @@ async def only_turn(
     store: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[None]:
     """Context manager: lock a session while a job starts in it without a broker. `store`, which
-    stores the job, is awaited before the lock is released. Raises `TurnInProgress` if another
-    process has started one since the session was opened."""
+    stores the job, is awaited before the lock is released. Raises `TurnInProgress` if a job of
+    another process runs or is queued in the session. A new session without a name is not locked,
+    because no other process knows it."""
     if not named and opened.context != RESTORED:
         # No other process knows this session.
         yield

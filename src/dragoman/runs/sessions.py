@@ -318,7 +318,8 @@ async def discard(
     opened: OpenedSession, *, timeout: float = DISCARD_TIMEOUT, paths: Paths | None = None
 ) -> None:
     """Delete a session that has just started and in which no prompt was sent, so that its name is
-    free again. A continued session is left as it is."""
+    free again. A continued session is left as it is. If the session cannot be deleted, the reason
+    is logged."""
     if opened.context == RESTORED:
         return
     from dragoman.store.open import open_store

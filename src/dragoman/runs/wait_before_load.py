@@ -34,8 +34,9 @@ async def wait_over(
 ) -> None:
     """Wait until a stored session can be loaded without being lost; usually no wait is needed.
 
-    It will be opened through `broker`, or by a process of our own. There is no wait for a session
-    that was never used here: its record does not say when the peer created it.
+    `broker` is the name of the broker through which it will be opened; None means a process of our
+    own. There is no wait for a session that was never used here: its record does not say when the
+    peer created it.
     """
     seconds = descriptor.load_delay(record.created_at, time.time())
     if not seconds or record.updated_at <= record.created_at:
