@@ -110,8 +110,8 @@ class TurnMarks:
         self._left = sorted(left, key=lambda job: (job.first_event, job.created_at), reverse=True)
 
     def covers(self, number: int) -> bool:
-        """Return whether the event with this number is in the open job or in one that has yet to be
-        opened."""
+        """Return whether the event with this number belongs to a known job whose end was not yet
+        yielded."""
         known = [*self._left, *([] if self._open is None else [self._open])]
         return any(
             job.first_event <= number and (job.state != "ended" or number < job.next_event)

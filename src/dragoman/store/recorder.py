@@ -377,7 +377,7 @@ class StoreRecorder:
 def permission_note(
     by: str, title: str | None, tool_call_id: str | None, option_id: str | None
 ) -> dict[str, Any]:
-    """Return the note for the answer to a permission request: which option was chosen, by whom
+    """Return the note for the answer to a permission request: which option was chosen, who chose it
     (`by`), and for which tool call."""
     return {"by": by, "title": title, "toolCallId": tool_call_id, "optionId": option_id}
 
@@ -389,7 +389,8 @@ def said_in(lines: Sequence[bytes]) -> str:
 
 
 def _text_within(chunks: Sequence[bytes], form: LineForm) -> str | None:
-    """Return the text of lines that differ only in their text, or None if they differ elsewhere."""
+    """Return the texts of these lines, joined, if all have this form around their text; otherwise
+    None."""
     before, behind = form
     least = len(before) + len(behind)
     parts = [

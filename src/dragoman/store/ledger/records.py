@@ -45,7 +45,7 @@ def plausible_count(count: int | None) -> int | None:
 
 def tokens_of(usage: Usage | None) -> Tokens:
     """Return the tokens as reported by a peer, without implausible numbers. A missing total is the
-    sum of input and output."""
+    sum of input and output, if both are known."""
     if usage is None:
         return NO_TOKENS
     reported = (usage.input_tokens, usage.output_tokens, usage.total_tokens)
