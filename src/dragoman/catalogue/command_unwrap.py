@@ -64,8 +64,8 @@ ends."""
 
 
 def readings(argv: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the command lines that this one starts in the end, the most likely first, or only
-    itself if its program starts no other.
+    """Return the command lines that this one starts in the end, directly or through other programs,
+    the most likely first; only itself if its program starts no other.
 
     There are several if a shell runs several. A package that is run by its name is returned without
     its version.
