@@ -18,8 +18,8 @@ from dragoman.policy.shell_parser import read_line
 def act_of(
     question: Question, *, peer: str, role: str, workspace: str, titled: bool = False
 ) -> Act:
-    """Build the act for a question. With `titled` the title is the command if no command was sent,
-    as the peer's descriptor says (`Quirks.command_titles`)."""
+    """Build the act for a question. If `titled` is set (`Quirks.command_titles`), the title of a
+    question about a command counts as the command if none was sent."""
     told = told_of(question.tool_call)
     if question.kind == "execute" and not told.runs:
         if titled and question.title.strip():

@@ -143,9 +143,9 @@ class Approver(Struct):
         """Decide about work that dragoman does for the agent, such as a file write, and about which
         the agent itself does not ask.
 
-        What was allowed when the agent asked for permission is allowed without a second question.
-        Otherwise, the answer is found as for a question of the agent; a permission granted here
-        counts once, unless the answer is "always".
+        What was allowed when the agent asked for permission needs no second question. Otherwise,
+        the answer is found as for a question of the agent; a permission granted here counts once,
+        unless the answer is "always".
         """
         act, verdict = self._judged(question)
         if self._allowed.covers(act) and not verdict.final:

@@ -304,8 +304,8 @@ class ProgramRuns:
 def running(
     argv: Sequence[str] | None, line: str | None, *, hidden: bool, tainted: bool
 ) -> ProgramRuns:
-    """Return what an act runs. `argv` is its command as words, `line` the same as a shell line;
-    both may be None."""
+    """Return what an act runs, and the files that it writes by redirection. `argv` is its command
+    as words, and `line` its command as a shell line; each may be None."""
     found = ProgramRuns()
     if argv:
         found.told.append(ShellCommand(tuple(argv), tainted))

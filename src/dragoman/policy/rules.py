@@ -179,9 +179,9 @@ def of_settings(settings: PolicySettings, preset: Preset) -> Policy:
 
 
 def for_whom(policy: Policy, *, peer: str, role: str = "") -> Policy:
-    """Return the same policy for a process that knows neither the peer's name nor the role: rules
-    for other peers and roles are dropped, and the rest apply to all. A rule for a peer is also for
-    that peer on a host (``codex@box``)."""
+    """Return a policy with the same effect on this peer and role, for a process that knows neither
+    of them: rules for other peers and roles are dropped, and the rest apply to all. A rule for a
+    peer is also for that peer on a host (``codex@box``)."""
     names = {peer, peer.partition("@")[0]}
 
     def kept(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
