@@ -80,8 +80,9 @@ def redactor(
 def report_redactor(
     environ: Mapping[str, str], *, names: Iterable[str] = (), values: Iterable[str] = ()
 ) -> ReportRedactor:
-    """Return a redactor for secrets and the user's name in a report or a log. Secrets are
-    `values`, and the values of the variables in `names` or with secret-looking names."""
+    """Return a redactor for secrets, and for the user's name and home directory, in a report or a
+    log. Secrets are `values`, and the values of the variables in `names` or with secret-looking
+    names."""
     from dragoman.redaction.redactor import ReportRedactor
 
     home = environ.get("HOME") or environ.get("USERPROFILE") or ""

@@ -2,7 +2,8 @@
 set.
 
 The exceptions are `format` and `agent_files`. Everything else is ignored and listed with the
-reason. `config.load` asks here for each project that the user has not trusted (`config.trust`).
+reason. `config.load` calls this module for each project that the user has not trusted
+(`config.trust`).
 """
 
 from __future__ import annotations
