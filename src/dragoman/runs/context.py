@@ -73,10 +73,10 @@ class RunContext:
         return ""
 
     def role_catalogue(self) -> Catalogue:
-        """Return the catalogue with the effective roles of peers: a Python adapter's own roles,
-        unless the settings override them.
+        """Return the catalogue, in which each enabled peer with a Python adapter has the roles that
+        the adapter claims, unless the settings name its roles.
 
-        Loads the adapters of enabled peers. An unusable adapter changes nothing.
+        Loads these adapters. One that cannot be used changes nothing.
         """
         claimed: dict[str, tuple[str, ...]] = {}
         settings = self.config.settings
@@ -107,7 +107,7 @@ class RunContext:
         )
 
     def cards(self) -> CardStore:
-        """Return the cards measured on this machine."""
+        """Return the store of the cards that were measured on this machine."""
         return CardStore(self.paths.data / CARDS)
 
     def is_enabled(self, peer: str) -> bool:

@@ -102,9 +102,9 @@ class RunInbox:
             return await self._asked(question, caller)
 
     async def inquire(self, inquiry: Inquiry) -> Reply:
-        """Ask a question of the agent (a form, or a URL to visit) in the open consoles. It is
-        declined if no console answers it, or if the run has a broker. Implements
-        `dragoman.client.inquiries.Inquire`."""
+        """Show a question from the agent (a form, or a URL to visit) in the open consoles, and
+        return the reply. The question is declined if no console answers it, or if the run has a
+        broker. Implements `dragoman.client.inquiries.Inquire`."""
         if self.has_broker or not self.can_ask:
             return DECLINED
         request = request_of(inquiry, inquiry.session_id)

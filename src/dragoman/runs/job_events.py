@@ -270,8 +270,8 @@ def _may_have(job: JobRecord, line: int) -> bool:
 
 
 def start_in(job: JobRecord, after: EventCursor | None) -> int | None:
-    """Return the number of the first line after a cursor. None, for all lines of the job, without a
-    cursor or with one of another session."""
+    """Return the number of the first line after a cursor. Without a cursor, or with one of another
+    session, return None, which stands for all lines of the job."""
     return None if after is None or after.session != job.session_key else after.next_line
 
 

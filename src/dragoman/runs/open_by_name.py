@@ -91,8 +91,8 @@ class Holding:
     async def opened(self, conversation: Conversation, opening: Opening) -> None:
         """Called when the program has opened a session: set a mode and options in which the peer
         asks for permission, unless the session already has them. Raises `PolicyNotEnforced` if the
-        peer does not ask in the requested mode, or with the settings that the session reports,
-        unless `allow_unenforced` is set."""
+        peer does not ask for permission in the requested mode, or with the settings that the
+        session reports, unless `allow_unenforced` is set."""
         if opening.mode is not None:
             self._enforced.check_mode(opening.mode)
         enforced = structs.replace(self._enforced, mode=opening.mode)

@@ -155,7 +155,7 @@ class Run:
         return self
 
     async def _before_deadline(self, work: Awaitable[Value]) -> Value:
-        """Wait for something before the first turn. Raises `BudgetExceeded` at the deadline."""
+        """Await `work`. Until the first prompt is sent, raises `BudgetExceeded` at the deadline."""
         deadline = None if self._used else self.request.deadline
         return await (work if deadline is None else deadline.limit(work, lambda: self._doing))
 
@@ -196,8 +196,8 @@ class Run:
         return await self.prompt([*self.request.prompt, *more], job=self.request.job)
 
     async def list_sessions(self, folder: Path | None) -> list[SessionSummary] | None:
-        """Connect, list the peer's own sessions, and disconnect; None if it does not list them.
-        No session is opened: the run must not be entered."""
+        """Connect, return the peer's own sessions (None if it cannot list them), and disconnect. No
+        session is opened: the run must not be entered."""
         async with self.connected() as peer:
             self._listener.connected(peer)
             if peer.capabilities.list is False:

@@ -375,8 +375,8 @@ class CancelHandle:
         return self._turn is not None
 
     def hold(self, turn: Cancellable | None) -> None:
-        """Set the running turn, and cancel it if the handle was already pulled; None when it is
-        over."""
+        """Set the running turn, and cancel it if the handle was already pulled. `turn` is None when
+        the turn is over."""
         self._turn = turn
         if turn is not None and self.pulled:
             turn.cancel()
@@ -384,7 +384,8 @@ class CancelHandle:
             self.pulled = False
 
     def between_turns(self, stop: Callable[[], None] | None) -> None:
-        """Set the callback that ends the work between turns; None when it is over."""
+        """Set the callback that ends the work between turns, and call it if the handle was already
+        pulled. `stop` is None when that work is over."""
         self._stop = stop
         if stop is not None and self.pulled:
             stop()
@@ -403,7 +404,7 @@ class CancelHandle:
 
 
 class BrokerNotes:
-    """What a broker adds to its responses about one session, such as notices. Nothing without a
+    """What a broker adds to its responses about one session, such as notices. Empty without a
     broker."""
 
     def __init__(self, on_notice: Callable[[str], None]) -> None:
