@@ -103,9 +103,9 @@ class JobTable(Database):
         texts: bool = True,
         attempts: bool = True,
     ) -> list[JobRecord]:
-        """Return at most `limit` jobs, the newest first, with the given state, root and session, as
-        far as those are not None. Without `texts`, their answers are left out; without `attempts`,
-        the attempts of delegated jobs are left out."""
+        """Return at most `limit` jobs, the newest first. `state`, `root` and `session_key` restrict
+        the list unless they are None. Without `texts`, their answers are left out; without
+        `attempts`, the attempts of delegated jobs are left out."""
         where, values = equal(state=state, root=root, session_key=session_key)
         if not attempts:
             where += " AND id NOT LIKE '%-%-%'"

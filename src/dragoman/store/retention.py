@@ -28,7 +28,7 @@ RECENT_AGE: Final = 24 * 3600.0
 
 
 class Pruned(Struct, frozen=True, kw_only=True):
-    """Counts of what was deleted."""
+    """Counts of what was deleted, or with `dry_run` would be."""
 
     sessions: int = 0
     jobs: int = 0

@@ -82,8 +82,8 @@ class SessionTable(Database):
         include_closed: bool = True,
         limit: int = MANY,
     ) -> list[SessionRecord]:
-        """Return at most `limit` sessions, the most recently used first: of one peer and root,
-        unless these are None."""
+        """Return at most `limit` sessions, the most recently used first. `peer` and `root` restrict
+        the list unless they are None; `include_closed` says whether it has closed sessions."""
         where, values = equal(peer=peer, root=root)
         if not include_closed:
             where += " AND closed_at IS NULL"

@@ -98,7 +98,8 @@ class LineRedactor:
         self._forget_form()
 
     def feed(self, line: bytes) -> list[bytes]:
-        """Add a line. Returns the lines that may be stored now."""
+        """Add a line. Returns the lines that may be stored now, redacted; they may include earlier
+        ones."""
         if (
             line.startswith(self._before)
             and line.endswith(self._behind)

@@ -145,8 +145,7 @@ class AttemptTable(PosteriorTable):
         source: VerdictSource = "user",
         learned: Callable[[AttemptRecord], Learned | None] | None = None,
     ) -> AttemptRecord:
-        """Record a verdict on a job with the attempt that answered it, which is the last one that
-        ended.
+        """Record a verdict on a job, in the record of its last attempt that has ended.
 
         Returns that attempt as it was before, so that a repeated verdict can be distinguished from
         a new one; `learned` is called with the same value, and may return the update of an arm.
