@@ -170,8 +170,8 @@ def _told_otherwise(table: Enforcement, view: View) -> str:
 
 
 def _silent_mode(table: Enforcement, mode: str) -> str:
-    """Return why the peer does not ask for permission in a mode; empty if it does, or names no
-    modes."""
+    """Return why the peer does not ask for permission in a mode; empty if it does, or if its
+    descriptor lists no modes."""
     if not table.modes or mode in table.modes:
         return ""
     close = nearest(mode, table.modes)
