@@ -123,8 +123,8 @@ class Approver(Struct):
 
     @property
     def unrestricted(self) -> bool:
-        """Whether the policy is exactly ``approve-all``. Then a peer with its own sandbox is
-        started with a wide one."""
+        """Whether the policy is exactly ``approve-all``. Callers then start a peer that has its own
+        sandbox with a wide one."""
         return allows_everything(self.policy)
 
     async def __call__(self, question: Question) -> Decision:
@@ -424,7 +424,8 @@ def _kept(act: Act) -> Act:
 
 
 def _each_time(act: Act, verdict: Verdict) -> bool:
-    """Return whether each such act needs its own question. Then "always" cannot be an answer."""
+    """Return whether every act like this needs its own question, so that "always" is not
+    possible."""
     if verdict.action == "escalate":
         return True
     from dragoman.policy.evaluation import changes_protected

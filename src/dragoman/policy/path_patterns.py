@@ -75,9 +75,9 @@ def root_of(workspace: str) -> str:
 
 
 def absolute(pattern: str, root: str) -> str:
-    """Return the absolute form of a glob. One that begins with ``~/`` is relative to the home
-    directory, and one that begins with neither that nor a slash to `root`. A slash at the end
-    stands for everything in the directory."""
+    """Return the absolute form of a glob. A glob that begins with ``~/`` is resolved against the
+    home directory, and any other relative one against `root`. A slash at the end stands for
+    everything in the directory."""
     if pattern.startswith("~/"):
         pattern = str(Path.home()) + pattern[1:]
     if pattern.endswith("/"):

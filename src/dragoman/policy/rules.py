@@ -144,7 +144,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     @property
     def final(self) -> bool:
-        """Whether the verdict is final without a question.
+        """Whether the verdict decides by itself, so that no question is needed.
 
         A refusal by the preset ``approve-reads`` only counts if there is no one to ask. Any other
         refusal was configured explicitly.
