@@ -26,7 +26,7 @@ MAX_SIZE: Final = 12_000
 for."""
 
 MAX_MESSAGES: Final = 6
-"""Maximum number of turns in a brief, the newest ones."""
+"""Maximum number of turns in a brief, which are the newest ones."""
 
 MAX_MESSAGE_SIZE: Final = 1_500
 """Maximum length of one message, in characters. The essence of a result is at both ends."""

@@ -35,10 +35,10 @@ MAX_ENTRIES: Final = 50_000
 less than a second, and most projects have fewer."""
 
 HASHED_FILE_SIZE: Final = 1024 * 1024
-"""Maximum size of a file whose contents are hashed, so that a mere touch is not a change."""
+"""Files of at most this many bytes are hashed, so that a mere touch is not a change."""
 
 HASHED_SIZE: Final = 64 * 1024 * 1024
-"""Total number of bytes to read; files beyond that are compared by size and times."""
+"""Maximum total number of bytes to hash; further files are compared by size and times."""
 
 CHECK_INTERVAL: Final = 512
 """Number of files and directories between two checks of the stop event."""
@@ -73,9 +73,11 @@ def walk(
     max_entries: int = MAX_ENTRIES,
     hashed_size: int = HASHED_SIZE,
 ) -> FileStates:
-    """Return the states of all files below `folder`, or below the named entries of it.
+    """Return the states of all files below `folder`, or below those of its entries that `names`
+    has.
 
-    Blocks; setting `stop` ends it. `.git` is left out because it changes with every git command.
+    Blocks. If `stop` is set meanwhile, it raises `rpc.tasks.Stopped`. `.git` is left out because it
+    changes with every git command.
     """
     found: dict[str, FileState] = {}
     complete = True
@@ -152,8 +154,8 @@ def _digest(path: str, info: os.stat_result) -> bytes:
 
 
 MAX_FILES: Final = 8_000
-"""Maximum number of files to check, and of directories to read, which takes at most 0.2 s. Files
-near the root come first, deeper ones are skipped."""
+"""Maximum number of files to check, and of directories to read. Checking them takes at most 0.2 s.
+Files near the root come first, deeper ones are skipped."""
 
 MAX_NAMED: Final = 50
 """Maximum number of changed files listed. git checks each of them for being ignored."""

@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.runs")
 
 SAVE_SIZE: Final = 256 * 1024
-"""Maximum number of bytes buffered before a flush. A fast agent sends 20 MB between two flushes."""
+"""Number of bytes of waiting lines at which they are handed to the store's recorder without waiting
+for the next batch. A fast agent sends 20 MB between two batches."""
 
 MAX_EARLY: Final = 256
 """Maximum number of events to keep before the first prompt: an agent sends some when its session

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dragoman.client.permissions import Permit
 
 DECLINED = {"action": "decline"}
-"""The result for a form or a URL that the user was not shown."""
+"""The result for a form or a request to visit a URL that is declined without being shown."""
 
 
 async def permission_result(shown: ShownQuestion, permit: Permit) -> tuple[Any, Denial | None]:

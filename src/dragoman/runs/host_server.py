@@ -65,7 +65,7 @@ class HostServer(Ignore):
         self._unwanted: set[str] = set()
         """Jobs that were cancelled while they were submitted."""
         self._questions: dict[str, str] = {}
-        """The address of the asking broker, by question id."""
+        """The address of the broker that a question comes from, by the question's id."""
         self._commands: dict[str, host_commands.RunningCommand] = {}
         self._greeted = False
         self._methods: Mapping[str, Callable[[Request], Any]] = {

@@ -24,11 +24,12 @@ PREVIEW: Final = "-preview"
 """A suffix that vendors add to and drop from model names; people remember the name without it."""
 
 MISSPELLED: Final = 0.85
-"""Minimum similarity between an unlisted model name and a listed one for a notice that it may be
-misspelled: one or two letters of a typical name. Other providers have names such as `gpt-4o`."""
+"""Minimum similarity between an unlisted model name and a listed one at which a notice suggests the
+listed one: one or two letters of a typical name differ. Other providers have names such as
+`gpt-4o`."""
 
 SHOWN_MODELS: Final = 3
-"""Number of listed models to name in such a notice."""
+"""Number of listed models that the notice names if none is similar."""
 
 
 # -- matching a name

@@ -363,7 +363,7 @@ class CancelHandle:
 
     def __init__(self, *, one_turn: bool = False) -> None:
         self.pulled = False
-        """Whether it was cancelled. Then no other turn is started."""
+        """Whether `pull` was called. If so, no other turn is started."""
         self._one_turn = one_turn
         """Whether a cancellation affects only the running turn and not the next one."""
         self._turn: Cancellable | None = None

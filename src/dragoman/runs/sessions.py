@@ -225,7 +225,7 @@ class WantedSession(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """`_meta` for the request that starts a new session."""
     on_notice: Callable[[str], None] | None = None
-    """Called with a message for the user, which gives the reason for a long wait."""
+    """Called with a message for the user that gives the reason for a long wait."""
     paths: Paths | None = None
 
 
