@@ -56,7 +56,7 @@ VACUUM_STEP: Final = 2048
 """Number of pages to release in one step: some megabytes, in a few milliseconds."""
 
 VACUUM_SIZE: Final = 512 * 1024 * 1024
-"""Maximum content size in bytes of an older file that is rewritten once, in some seconds."""
+"""An older file with at most this many bytes of content is rewritten once, in some seconds."""
 
 FILE_MODE: Final = 0o600
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 EVENT_SPAN: Final = 10**9
 """How far event numbers skip ahead when another process resumes a session. The previous process may
 have been killed after it showed events that were not stored: their numbers must not be reused, or a
-reader's cursor would point to another event. No process shows that many."""
+reader's cursor would point to another event. No process shows that many events."""
 
 JobState: TypeAlias = Literal["queued", "running", "ended"]
 

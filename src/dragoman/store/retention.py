@@ -16,7 +16,7 @@ from dragoman.store.jobs import JobTable
 from dragoman.store.sessions import SessionTable
 
 KEPT_AGE: Final = 90 * 24 * 3600.0
-"""Default: delete sessions unused for this many seconds."""
+"""Default number of seconds for which an unused session is kept."""
 
 
 LEFT_AT: Final = "max(updated_at, closed_at)"

@@ -106,7 +106,8 @@ class Health(Struct, frozen=True, kw_only=True):
     failures: int = 0
     """Consecutive failed turns that are the peer's fault."""
     opened_at: float | None = None
-    """When it was last parked for failures; None while it is not."""
+    """When it was last parked because of failures. A success, or unparking it, resets this to
+    None."""
     trial_at: float | None = None
     """When a trial turn last began."""
     last_ok_at: float | None = None

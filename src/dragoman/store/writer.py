@@ -66,7 +66,7 @@ DISK_TIMEOUT: Final = 30.0
 process holds the file for at most `database.BUSY_TIMEOUT`; a hanging file system never answers."""
 
 SLOW_TIME: Final = 1.0
-"""A timeout of a caller that waited for the disk longer than this many seconds is logged: a
+"""If a caller gives up after it has waited for the disk for this many seconds, that is logged: a
 transaction takes milliseconds."""
 
 _LOCAL: Final = (StoreConflict, UnknownSession, UnknownJob)

@@ -20,7 +20,8 @@ from dragoman.store.ledger.schema import FORM
 from dragoman.store.values import Arm, Health, Posterior
 
 Learned: TypeAlias = tuple[Arm, Callable[[Posterior | None], Posterior]]
-"""An arm, and the update of its posterior; the input is None for an arm that was never tried."""
+"""An arm, and the function that updates its posterior. It gets None for an arm that was never
+tried."""
 
 HealthChange: TypeAlias = Callable[[Health], Health]
 
