@@ -28,7 +28,8 @@ class RiskyFlags(NamedTuple):
     valued: str = ""
     """Other letters that take the rest of the word as their value."""
     by_name: bool = True
-    """Whether its other arguments are mostly file names, which a star may have expanded to."""
+    """Whether its other arguments are mostly file names. If so, a word whose beginning is unknown,
+    such as a star, may expand to an option."""
 
 
 _MAKE: Final = RiskyFlags(
