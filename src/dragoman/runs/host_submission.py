@@ -2,7 +2,7 @@
 
 The other side generates the job id. A lock for that id allows one submission at a time, and a
 record on disk says whether the prompt may have been sent, so that an interrupted submission is
-repeated only if it was not.
+repeated only if the prompt was not sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Open a peer of the catalogue by name, with its settings, budgets and permission enforcement.
 
-Uses a warm broker (`broker.client.connect`) or a direct child (`catalogue.open`). A project's
-settings count only if the user trusts them.
+Uses a warm broker (`broker.client.connect`) or a direct child (`catalogue.open`). The settings of a
+project that the user does not trust can only restrict the user's own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The values of a run: request, result, timers, listener, cancel handle and the broker's notes.
 
 The surfaces and `delegation` build the request and read the result; `runs.run` executes the
-request, fills the result during the turn, and sets the running turn in the handle. Stop requests
-from other processes are in `cancel_by_file`.
+request, fills the result during the turn, and sets the running turn in the handle. `cancel_by_file`
+handles stop requests from other processes.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Session locks: only one command at a time starts a session with a name, or a turn without a
-broker.
+"""Session locks: only one command at a time starts a session with a certain name, or starts a turn
+of a session without a broker.
 
 The locks are files in the runtime directory (`broker.lock`), so the end of a process releases them.
 `runs.sessions` finds and opens the sessions.
