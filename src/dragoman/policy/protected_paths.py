@@ -1,9 +1,9 @@
-"""Protected paths, which need a permission question before they are written: .git, git settings,
-shell start files.
+"""Protected paths (.git, git settings, shell start files, dragoman's own directories), which need a
+permission question before they are written.
 
-An agent that can write one of them, or dragoman's own directories, can run commands later, outside
-of the policy: through a git hook, a line in ``.bashrc``, a rule in dragoman's settings. Only a rule
-that names the path allows the write without a question (`names`). `policy.evaluation` decides.
+An agent that can write one of them can run commands later, outside of the policy: through a git
+hook, a line in ``.bashrc``, a rule in dragoman's settings. Only a rule that names the path allows
+the write without a question (`names`). `policy.evaluation` decides.
 """
 
 from __future__ import annotations
