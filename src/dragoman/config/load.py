@@ -103,8 +103,8 @@ class Config(Struct, frozen=True, kw_only=True):
 
     @property
     def chosen_ttl(self) -> float | None:
-        """How many seconds an idle broker keeps running, or None if that is the default. A value
-        that was set also applies to a broker that is already running."""
+        """How many seconds an idle broker keeps running, or None if nothing sets it. A value that
+        was set also applies to a broker that is already running."""
         return None if self.origin("ttl") == DEFAULT else self.settings.ttl
 
     def values(self) -> Iterator[tuple[str, Any, str]]:

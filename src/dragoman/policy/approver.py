@@ -140,8 +140,8 @@ class Approver(Struct):
         )
 
     async def guard(self, question: Question) -> Decision:
-        """Decide about work that dragoman does for the agent, such as a file write, and about which
-        the agent itself does not ask.
+        """Decide about work that dragoman does for the agent, such as a file write, when the agent
+        requests it without a permission question.
 
         What was allowed when the agent asked for permission needs no second question. Otherwise,
         the answer is found as for a question of the agent; a permission granted here counts once,
