@@ -98,9 +98,10 @@ def resolve(
     platform: Platform | None = None,
     which: Which = find_on_path,
 ) -> LaunchSpec:
-    """Return the first launch of a peer that is for this platform and installed, as a launch spec.
-    An address counts as installed, and deprecated launches come last. Raises `NotInstalled`, which
-    names the programs that were searched for. Examines files and starts nothing."""
+    """Return, as a launch spec, the first of the peer's launches that is for this platform and is
+    installed. An address counts as installed; deprecated launches are tried last. Raises
+    `NotInstalled`, which names the platforms that the peer runs on, or the programs that were not
+    found. Only looks at files; starts nothing."""
     environ = os.environ if environ is None else environ
     platform = platform or current_platform()
     launches = [one for one in descriptor.launch if not one.platforms or platform in one.platforms]

@@ -207,8 +207,8 @@ def _perform(
     work: Callable[[PromptSession], Awaitable[T]],
     record: SessionRecord | None = None,
 ) -> T:
-    """Call `work`, which connects to the peer, with a session for the plan, and return its result.
-    An interrupt exits (`SystemExit`)."""
+    """Await `work` with a session for the plan, and return its result. It is `work` that connects
+    to the peer. Raises `SystemExit` if the user interrupts it."""
     live = CommandLoop()
     done: list[T] = []
 

@@ -60,8 +60,9 @@ def disable_peers(paths: Paths, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def value_of(text: str, key: str = "") -> Any:
-    """Parse a text as a TOML value for the setting `key`. Returns the text itself if it is not a
-    valid TOML value, or its parts between commas if the setting is a list of texts."""
+    """Parse `text` as a TOML value for the setting `key`; text that is not valid TOML is returned
+    as it is. For a setting that is a list of strings, anything but a TOML array is split at commas
+    instead."""
     try:
         value = tomlkit.value(text).unwrap()
     except TOMLKitError:

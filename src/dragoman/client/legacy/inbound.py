@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 def answer(client: DocumentClient, request: Request) -> Any:
-    """Return a coroutine that answers a request. If this raises `RemoteError`, the request is
-    refused, and was not passed to any callback."""
+    """Return a coroutine that answers a request. The call itself raises `RemoteError` if the
+    request is refused; no callback has then seen it."""
     known = _REQUESTS.get(request.method)
     if known is None or client.end.name != translate.DIALECT or not known[2](client):
         raise boundary.method_not_found(request.method)
