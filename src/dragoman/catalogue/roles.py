@@ -20,8 +20,5 @@ ROLES: Final[Mapping[str, str]] = {
 
 
 def is_generalist(roles: Iterable[str]) -> bool:
-    """Return whether the roles include every one in `ROLES`.
-
-    Measurements show how good the peer is at each.
-    """
+    """Return whether a peer with these roles claims every role in `ROLES`."""
     return set(ROLES) <= set(roles)

@@ -97,10 +97,11 @@ def _question(
 
 
 class Asker:
-    """A permit and the guard derived from it.
+    """A permit, and a guard derived from it.
 
-    File reads are allowed; for everything else the permit is asked, unless it has already allowed
-    the same thing at the agent's request.
+    `permit` passes on the agent's questions and remembers what was allowed. `guard` decides when
+    the client acts for the agent: it allows file reads, edits of files that were allowed before,
+    and each allowed command once. It asks the permit about everything else.
     """
 
     def __init__(self, permit: Permit, workspace: Path) -> None:

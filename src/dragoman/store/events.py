@@ -151,8 +151,8 @@ class EventTable(Database):
         ]
 
     def _row_with(self, key: str, number: int) -> tuple[int, bytes] | None:
-        """Return the first number and the lines of the row with this event, or else of the first
-        row after it; None if there is neither."""
+        """Return the row that contains event `number`, or else the next row, as the number of its
+        first event and its lines. Returns None if there is neither."""
         with self._reading() as connection:
             row = connection.execute(
                 "SELECT first, data, count FROM events WHERE session_key = ? AND first <= ?"

@@ -1,6 +1,7 @@
-"""``python -m dragoman.testing.fake_model``: serve until the input ends or an interrupt.
+"""``python -m dragoman.testing.fake_model``: serve a fake model until stdin is closed or the
+program is interrupted.
 
-Prints the address as its only line of output, so that a script can read it.
+Prints only the address, on one line, so that a script can read it.
 """
 
 from __future__ import annotations
