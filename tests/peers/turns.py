@@ -8,6 +8,7 @@ and a session of its own; a process of its own has only a test that kills it or 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -354,7 +355,9 @@ class Turns:
                         if whom == "the launcher":
                             running &= own_children()
                         for pid in running:
-                            os.kill(pid, signal.SIGKILL)
+                            # A helper process of the agent may have just ended by itself.
+                            with contextlib.suppress(ProcessLookupError):
+                                os.kill(pid, signal.SIGKILL)
             assert turn.result.outcome is Outcome.CRASHED
             assert isinstance(turn.result.error, ProcessExited)
             assert turn.result.error.signal == signal.SIGKILL
