@@ -62,6 +62,9 @@ async def answer(turn: Turn) -> None:
         case "notice":
             await turn.notice("Careful", description="it is hot")
             await turn.say("noticed")
+        case "form":
+            answer = await turn.client.ask_form("which?", acp.ElicitationSchema(properties={}))
+            await turn.say(type(answer).__name__)
         case "kimi":
             asked, *written = rest.split()
             await like_kimi(turn, asked, written)

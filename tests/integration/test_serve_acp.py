@@ -267,6 +267,14 @@ async def test_a_session_of_the_command_line_goes_on_in_the_editor(cli: Cli) -> 
 
 
 @aio
+async def test_a_notice_of_the_broker_about_a_turn_is_sent_with_that_turn(cli: Cli) -> None:
+    async with editor(cli, "--peer", "left") as it:
+        session = (await it.agent.new_session(str(cli.cwd))).session_id
+        said = await it.ask(session, "form")
+        assert "the agent's question 'which?' was declined: no terminal to ask on" in said
+
+
+@aio
 async def test_the_tool_call_of_a_cancelled_delegation_ends(cli: Cli) -> None:
     async with editor(cli, "--role", "review") as it:
         session = (await it.agent.new_session(str(cli.cwd))).session_id

@@ -58,6 +58,7 @@ class DelegationView(DelegationListener):
         self._changed = asyncio.Event()
         self._title = ""
         self._lines: list[str] = []
+        self._notices: list[str] = []
         self._tools: deque[str] = deque(maxlen=SHOWN_TOOLS)
         self._seen: set[str] = set()
         self._answer_size = 0
@@ -149,7 +150,7 @@ class DelegationView(DelegationListener):
         self._changed.set()
 
     def notice(self, text: str) -> None:
-        self._lines.append(text)
+        self._notices.append(text)
         self._changed.set()
 
     # -- updates of the tool call
@@ -158,7 +159,7 @@ class DelegationView(DelegationListener):
         while True:
             await self._changed.wait()
             self._changed.clear()
-            lines = [*self._lines, *(f"  · {title}" for title in self._tools)]
+            lines = [*self._lines, *self._notices, *(f"  · {title}" for title in self._tools)]
             if self._answer_size:
                 lines.append(f"  {self._answer_size:,} characters of the answer so far")
             await self._turn.update(
@@ -169,12 +170,13 @@ class DelegationView(DelegationListener):
             await asyncio.sleep(PROGRESS_INTERVAL)
 
     async def _end(self, status: str, lines: list[str], output: Any = None) -> None:
+        """End the tool call with these lines and the notices; they replace what it showed."""
         await self._turn.update(
             acp.ToolCallProgress(
                 tool_call_id=self._call_id,
                 title=self._title,
                 status=status,
-                content=[_text(lines)],
+                content=[_text([*lines, *self._notices])],
                 raw_output=output,
             )
         )

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import logging
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +31,14 @@ from dragoman.broker.error_codec import blame_of
 from dragoman.catalogue.enforcement import violated
 from dragoman.dialects.acp import v1 as acp
 from dragoman.dialects.acp.v1 import translate
-from dragoman.errors import DragomanError, FileFailed, RemoteError, StoreError, UsageError
+from dragoman.errors import (
+    ConnectionLost,
+    DragomanError,
+    FileFailed,
+    RemoteError,
+    StoreError,
+    UsageError,
+)
 from dragoman.events import model
 from dragoman.events.model import EventEnvelope as Envelope
 from dragoman.events.parts import Block, Capabilities, Text
@@ -57,8 +65,8 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("dragoman.acp_server")
 
 MAX_NOTICES: Final = 20
-"""Maximum number of notices to queue for the next turn. Further ones are only logged, and the turn
-says how many."""
+"""Maximum number of notices to queue until a turn can send them. Further ones are only logged, and
+the turn says how many."""
 
 
 class EditorSession:
@@ -97,6 +105,8 @@ class EditorSession:
         self._notices: list[str] = []
         self._more_notices = 0
         """Number of notices that did not fit into the queue."""
+        self._tell_soon: Callable[[], None] | None = None
+        """While a turn of the peer is running: starts to send the queued notices."""
         self._told_folders = False
         self._closed = False
         self._known = False
@@ -141,9 +151,14 @@ class EditorSession:
 
     async def aclose(self, *, close_session: bool = False) -> None:
         """Disconnect from the peer. One that is still starting is disconnected as soon as it has
-        started. With `close_session`, also close the peer's session."""
+        started. With `close_session`, also close the peer's session. Logs the notices that no turn
+        has sent."""
         self._closed = True
-        await self.disconnect(close_session=close_session)
+        try:
+            await self.disconnect(close_session=close_session)
+        finally:
+            for text in self._notices:
+                log.warning("%s", text)
 
     async def disconnect(self, *, close_session: bool = False) -> None:
         """Disconnect from the peer, if there is one. The next prompt connects again."""
@@ -307,8 +322,12 @@ class EditorSession:
         self.updates.happened(event)
 
     def _notice(self, text: str) -> None:
-        if len(self._notices) < MAX_NOTICES:
+        if self._closed:
+            log.warning("%s", text)
+        elif len(self._notices) < MAX_NOTICES:
             self._notices.append(text)
+            if self._tell_soon is not None:
+                self._tell_soon()
         else:
             self._more_notices += 1
             log.warning("too many notices to send this one to the client: %s", text)
@@ -387,6 +406,7 @@ class EditorSession:
                 while ours:
                     await ours[0]()
                     ours.popleft()
+                self._tell_soon = partial(self.updates.soon, tell_notices)
 
             ended = await self.updates.turn(
                 gateway_session, running, taken=self.memory.event, first=first
@@ -394,7 +414,14 @@ class EditorSession:
             outcome = running.result.outcome
 
         with self.updates.prompted(turn) as gateway_session:
-            seen = await worker.prompt(sent, job=job, on_begin=begin, follow=follow)
+            tell_notices = partial(gateway_session.tell_ours, partial(self._tell_notices, turn))
+            try:
+                seen = await worker.prompt(sent, job=job, on_begin=begin, follow=follow)
+            finally:
+                self._tell_soon = None
+                # The response waits for this. What cannot be sent is logged at the end.
+                with suppress(ConnectionLost):
+                    await tell_notices()
             if seen.violations:
                 await turn.notice(violated(seen.violations), severity="warning")
         result = seen.result
@@ -464,11 +491,12 @@ class EditorSession:
             )
 
     async def _tell_notices(self, turn: Turn) -> None:
-        while self._notices:
+        """Send the queued notices. If the turn is over, they stay for the next one."""
+        while self._notices and not turn.over:
             # If a cancellation interrupts this, the notice was not sent.
             await turn.notice(self._notices[0], severity="warning")
             self._notices.pop(0)
-        if (more := self._more_notices) > 0:
+        if (more := self._more_notices) > 0 and not turn.over:
             what = "1 more notice is" if more == 1 else f"{more} more notices are"
             await turn.notice(f"{what} in the log of dragoman", severity="warning")
             self._more_notices -= more

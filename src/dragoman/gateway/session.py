@@ -236,6 +236,11 @@ class GatewaySession:
         async with self._sending:
             await tell(event)
 
+    async def tell_ours(self, tell: Callable[[], Awaitable[None]]) -> None:
+        """Call a function that sends our own updates, after the event that is being sent."""
+        async with self._sending:
+            await tell()
+
     async def tell_all(
         self,
         event: model.Event,

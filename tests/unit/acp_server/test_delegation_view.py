@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from dragoman.agent import Turn
 from dragoman.errors import RemoteError
+from dragoman.runs.run_values import BrokerNotes
 from tests.aio import aio
 from tests.unit.acp_server.stage import Editor, Peer, allow, house
 
@@ -84,6 +86,29 @@ async def test_work_that_no_peer_could_do_fails_and_lists_the_attempts(tmp_path:
             "retryable": False, "mayHaveRun": True,
         }  # fmt: skip
         assert editor.told("tool_call_update")[-1]["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [("/delegate review it", "completed"), ("/delegate review fail", "failed")]
+)
+@aio
+async def test_the_notices_of_a_delegation_are_in_the_tool_call_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, status: str
+) -> None:
+    def report(self: BrokerNotes) -> None:
+        self._on_notice("a question was declined")
+
+    monkeypatch.setattr(BrokerNotes, "report", report)
+    async with house(tmp_path, Peer("left"), more='fallback = "none"\n') as home:
+        async with home.editor() as editor:
+            await editor.hello()
+            session = await editor.open(home.work)
+            with nullcontext() if status == "completed" else pytest.raises(RemoteError):
+                await editor.prompt(session, text)
+            assert editor.told("tool_call_update")[-1]["status"] == status
+            first, *_, last = progress(editor)[-1].splitlines()
+            assert first.startswith("1. left")
+            assert last == "a question was declined"
 
 
 @aio

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from dragoman.acp_server import session as module
 from dragoman.acp_server.session_store import SessionStore
-from dragoman.agent import Session
+from dragoman.agent import Session, Turn
 from dragoman.errors import RemoteError, StoreBusy
+from dragoman.runs import run_values
+from dragoman.runs.run_values import BrokerNotes
 from dragoman.transports import listen_unix
 from dragoman.transports.base import Stream
 from tests.aio import aio
@@ -122,6 +125,73 @@ async def test_notices_that_do_not_fit_into_the_queue_are_counted_and_logged(
         assert len(logged) == 2 and "right starts a new session: " in logged[0]
         await editor.prompt(session, "two")
         assert "notice" not in editor.text
+
+
+@aio
+async def test_a_notice_of_a_running_turn_is_sent_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = asyncio.Event()
+
+    async def work(turn: Turn) -> None:
+        await go_on.wait()
+        await turn.say("done")
+
+    monkeypatch.setattr(run_values, "SILENT_SECONDS", 0.0)
+    left = Peer("left")
+    left.agent.handlers.prompt = work
+    async with house(tmp_path, left) as home, home.editor() as editor:
+        with (tmp_path / "config_home" / "peers" / "left.toml").open("a") as file:
+            file.write("[quirks]\nsilent_retries = true\n")
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        async with asyncio.TaskGroup() as group:
+            turn = group.create_task(editor.prompt(session, "work"))
+            await editor.until(lambda it: "left has sent nothing for" in it.text)
+            go_on.set()
+        assert turn.result() == "end_turn"
+        assert editor.text.count("left has sent nothing for") == 1
+        assert editor.text.endswith("\ndone")
+
+
+@pytest.mark.parametrize("word", ["hello", "fail"])
+@aio
+async def test_a_notice_at_the_end_of_a_turn_is_sent_before_its_response(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    def report(self: BrokerNotes) -> None:
+        self._on_notice("a question was declined")
+
+    monkeypatch.setattr(BrokerNotes, "report", report)
+    async with house(tmp_path, Peer("left")) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        with nullcontext() if word == "hello" else pytest.raises(RemoteError, match="it broke"):
+            await editor.prompt(session, word)
+        # The connection keeps the order, so what was sent before the response is here now.
+        assert editor.text.endswith("a question was declined\n")
+        await editor.prompt(session, "/peers")
+        assert "declined" not in editor.text
+
+
+@aio
+async def test_notices_that_no_turn_has_sent_are_logged_when_the_session_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def busy(*_: object) -> None:
+        raise StoreBusy("sessions.db", "another process holds it")
+
+    async with house(tmp_path, Peer("left"), Peer("right")) as home, home.editor() as editor:
+        await editor.hello()
+        session = await editor.open(home.work, peer="left")
+        await editor.set(session, "peer", "right")
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionStore, "thread_record", busy)
+            await editor.set(session, "peer", "left")
+        notice = "left starts a new session: the stored one cannot be read: "
+        assert not any(text.startswith(notice) for text in caplog.messages)
+        await editor.call("session/close", sessionId=session)
+        assert [text.startswith(notice) for text in caplog.messages].count(True) == 1
 
 
 @aio

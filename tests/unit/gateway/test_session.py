@@ -344,3 +344,20 @@ async def test_a_question_that_overtakes_events_is_in_the_log(
     with caplog.at_level(logging.WARNING, "dragoman.gateway"):
         await until_told(asyncio.Event())
     assert "did not read the events before a question" in caplog.text
+
+
+@aio
+async def test_our_own_updates_wait_for_the_event_that_is_being_sent() -> None:
+    gateway_session, client = served(), Client()
+
+    async def ours() -> None:
+        client.titles.append("ours")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(gateway_session.tell_next(event("theirs"), client.tell))
+        await settle()
+        group.create_task(gateway_session.tell_ours(ours))
+        await settle()
+        assert client.titles == []
+        client.reads.set()
+    assert client.titles == ["theirs", "ours"]
