@@ -283,8 +283,8 @@ def plan_removal(name: str, place: RunContext) -> Removal:
 
 
 def remove_peer(removal: Removal, place: RunContext) -> Done:
-    """Remove the files, cards and settings of a peer. If an agent file still needs the peer, the
-    files and settings are restored and an error is raised."""
+    """Remove the files, cards and settings of a peer. If that causes a new problem, such as an
+    agent file that still names the peer, nothing stays removed and `UsageError` is raised."""
     before = place.troubles()
     with locked(place.paths.peers_folder), FileTransaction() as changes:
         changes.watch(place.paths.config_file)

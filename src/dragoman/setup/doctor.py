@@ -243,8 +243,8 @@ def _folders(place: RunContext, machine: Machine) -> Iterator[Diagnosis]:
 
 
 def _runtime_folder(place: RunContext) -> Iterator[Diagnosis]:
-    """Yield a warning if the runtime directory that the environment names cannot be used. No other
-    command reports that."""
+    """Yield a warning if XDG_RUNTIME_DIR names a directory that is not used because it is
+    unsuitable. No other command reports that."""
     given = place.environ.get(RUNTIME)
     if not given or place.paths.runtime != place.paths.state / "run":
         return
@@ -386,7 +386,8 @@ def _descriptors(place: RunContext) -> Iterator[Diagnosis]:
 
 
 def _adapters(place: RunContext) -> Iterator[Diagnosis]:
-    """Load the Python adapter of each enabled peer, as `run` would, and yield whether it works."""
+    """Load the Python adapter of each enabled peer that has one, as `run` would, and yield whether
+    it works."""
     for name in place.catalogue.adapted:
         if not place.is_enabled(name):
             continue

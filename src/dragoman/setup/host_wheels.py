@@ -183,10 +183,12 @@ async def collect(target: Target, *, wheels: Path | None, scratch: Path) -> list
 
 
 def _needed() -> Iterator[tuple[str, bool]]:
-    """Yield the distributions that dragoman needs, and whether each is needed only on some systems.
+    """Yield the distributions that dragoman needs, directly or not, and whether each is needed only
+    on some systems.
 
     Conditions in the requirements are not evaluated: a conditional distribution that is not
-    installed here is treated as optional. The other machine tests the result before it uses it.
+    installed here is treated as optional. The script `install` tests the installation on the other
+    machine before it is used.
     """
     ahead: list[tuple[str, bool]] = [("dragoman", False)]
     seen: dict[str, bool] = {}
@@ -220,9 +222,9 @@ def normal(name: str) -> str:
 
 
 def _from_folder(folder: Path | None, name: str, target: Target) -> Path | None:
-    """Return the best of the wheels of a distribution in the directory that fit the target, or None
-    if there is none. Best is the version installed here, then the newest, then the one that fits
-    best. Raises `UsageError` if that wheel is damaged."""
+    """Return the best wheel of the distribution `name` in `folder` that fits the target, or None if
+    there is none. The version installed here is best, then the newest one; of the same version, the
+    wheel that fits best. Raises `UsageError` if the chosen wheel is damaged."""
     if folder is None:
         return None
     here = _installed_version(name)

@@ -79,7 +79,7 @@ def _descriptors() -> list[Descriptor]:
 
 
 def judge(host: Host, report: Mapping[str, Any]) -> HostCheck:
-    """Return the check that a report of the script `probe` gives. Stores nothing. Raises
+    """Judge a host by a report of the script `probe`, and return the result. Stores nothing. Raises
     `HostUnavailable` if the report is malformed."""
     try:
         target = Target.from_report(report)

@@ -97,7 +97,7 @@ def look(place: RunContext, names: Sequence[str] = ()) -> InstalledAgents:
 
 
 def suggestions(found: InstalledAgents) -> list[str]:
-    """Return the command or hint that installs each suggested agent that is missing."""
+    """Return, for each missing agent in `SUGGESTED`, the command or hint that installs it."""
     missing = {row.descriptor.name: row.descriptor.install.hint for row in found.missing}
     return [missing[name] for name in SUGGESTED if missing.get(name)]
 
@@ -215,16 +215,16 @@ async def try_prompt(
 
 
 def _measurable(result: RungResult, peer: str) -> RungResult:
-    """Return the result of a rung. If the rung was skipped because no turn was run, the evidence is
-    replaced by the command that measures it."""
+    """Return the result of a rung of `peer`. If it was skipped because `echo` had not been run, its
+    evidence is replaced by the command that measures it."""
     if result.verdict is not RungVerdict.SKIPPED or not result.evidence.startswith("it needs echo"):
         return result
     return replace(result, evidence=f"not measured: `dragoman peers verify {peer} --turns`")
 
 
 def judged(row: PeerStatus, card: Card) -> VerifiedPeer:
-    """Return whether a peer is ready, judged by its card: it must be usable, need no login, and
-    have answered if it was prompted. If it is not ready, say why and what to do."""
+    """Judge by its card whether a peer is ready: it must be usable, need no login, and have
+    answered if it was prompted. If it is not ready, the result says why and what to do."""
     name = row.descriptor.name
     failed = next((rung for rung in card.rungs if rung.verdict is RungVerdict.FAIL), None)
     if card.facts.authenticated is False:
@@ -260,7 +260,7 @@ def chosen(answer: str, ready: Sequence[str]) -> tuple[str, ...]:
 
 def first_wish(place: RunContext, enabled: Sequence[str]) -> DelegationRequest:
     """Return the first request: a harmless prompt in the least harmful role (see `HARMLESS`) that
-    an enabled peer claims. If none claims a role, it is exploration, the role of scout."""
+    an enabled peer claims. If none claims a role, the role is exploration, for scout."""
     claimed = [role for name in enabled for role in place.role_catalogue().get(name).roles]
     role = min(claimed, key=_harm) if claimed else HARMLESS[0]
     return DelegationRequest(
@@ -273,9 +273,9 @@ def _harm(role: str) -> int:
 
 
 def let_down(done: Delegation, enabled: Sequence[str]) -> AttemptReport | None:
-    """Return the report of the failed attempt to show if no enabled peer did the work: the first
-    one of an enabled peer, or else the first of all. None if an enabled peer did the work or no
-    peer is enabled.
+    """If no enabled peer did the work, return the report of the attempt whose failure is to be
+    shown: the first one of an enabled peer, or else the first of all. Return None if an enabled
+    peer did the work or no peer is enabled.
 
     An answer from scout does not count, because the first prompt tests the enabled peers.
     """

@@ -46,8 +46,8 @@ class EntryEdit:
 
 
 def file_of(client: Client, *, project: Path | None = None) -> Path:
-    """Return the settings file of a program: the user's, or that of a project. Raises `UsageError`
-    if the program reads no such file of a project."""
+    """Return the path of a program's settings file: the user's, or the one in `project`. Raises
+    `UsageError` for a project if the program reads the entry only from the user's settings."""
     if project is None:
         return client.user_file(HostEnvironment.here())
     if client.project_file is None:
@@ -76,7 +76,8 @@ def plan_removal(client: Client, path: Path, name: str) -> EntryEdit:
     """Plan the removal of the entry from a settings file. Nothing is written, and nothing changes
     if there is no entry.
 
-    Raises `ClientFileInvalid` as `plan` does.
+    Raises `ClientFileInvalid` for a file that cannot be read or edited, and for an entry of this
+    name that starts something else.
     """
     before = read_file(path)
     if before is None:
@@ -94,8 +95,8 @@ def plan_removal(client: Client, path: Path, name: str) -> EntryEdit:
 
 def own_entries(client: Client, path: Path) -> list[str]:
     """Return the names of the entries in a settings file that start dragoman for this client.
-    Raises `ClientFileInvalid` if the file cannot be read, or has dragoman's name in it but cannot
-    be parsed."""
+    Raises `ClientFileInvalid` if the file cannot be read, or if it contains the word dragoman but
+    cannot be parsed."""
     data = read_file(path) or b""
     try:
         text = data.removeprefix(BOM).decode("utf-8")
@@ -146,7 +147,7 @@ def _edited(
 def write(planned: EntryEdit) -> Path | None:
     """Write the planned edit. Returns the path of the backup, or None if there was no file or no
     change. Raises `UsageError` if another program has changed the file since the edit was planned,
-    and `FileFailed` if the backup cannot be created."""
+    and `FileFailed` if the backup or the file cannot be written."""
     if not planned.changes or planned.after is None:
         return None
     if read_file(planned.path) != planned.before:
@@ -163,7 +164,7 @@ def write(planned: EntryEdit) -> Path | None:
 
 
 class NameTaken(Unfit):
-    """There is an entry of this name, and it does not start the right `dragoman serve`."""
+    """The entry of this name does not start ``dragoman serve`` with the server for this client."""
 
 
 def _update(client: Client, name: str, program: Sequence[str]) -> Update:

@@ -72,7 +72,8 @@ def remove(text: str, path: tuple[str, str], require_ours: Callable[[Any], None]
 
 
 def _without_lines(text: str, path: tuple[str, str]) -> str:
-    """Remove the table and its subtables: the lines from each header to the last value below it."""
+    """Return the text without the table and its subtables: without the lines from each of their
+    headers to the last value below it."""
     header = r"\s*\.\s*".join(f'(?:{re.escape(part)}|"{re.escape(part)}")' for part in path)
     ours = re.compile(rf"\s*\[\s*{header}\s*(?:\.[^\]]*)?\]\s*(?:#.*)?$")
     kept: list[str] = []

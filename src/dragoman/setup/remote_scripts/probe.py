@@ -162,8 +162,8 @@ def protocol(path: str, hello: str) -> int | None:
 
 
 def peers(path: str) -> dict[str, Any]:
-    """Return the agents that this dragoman lists, under the key ``peers``. The value is None if it
-    cannot list them."""
+    """Return the agents that this dragoman lists, under the key ``peers``; at most `MAX_SHOWN` of
+    the installed ones have details about their login. The value is None if it cannot list them."""
     code, said, _ = answer([path, "peers", "list", "--format", "json"])
     if code != 0:
         return {"peers": None}
