@@ -188,9 +188,9 @@ def validate_command(
 
 
 def _is_file(first: str, last: str, place: RunContext) -> bool:
-    """Return whether `first`, the first argument of `set`, names a file rather than a target: it
-    looks like a path, or it is not a valid target and either `last`, the last argument, is one or
-    an agent file has the name `first`."""
+    """Return whether `first`, the first argument of `set`, names a file rather than a target. That
+    is so if it looks like a path; or if it is not a valid target, and `last`, the last argument, is
+    a valid target or an agent file has the name `first`."""
     from dragoman.catalogue.agent_files import parse_target
 
     if "/" in first or first.endswith(".md"):
@@ -216,9 +216,9 @@ def _agreed(
 ) -> bool:
     """Return whether to write `value`, or with None remove the field, in the agent files `paths`.
 
-    With `dry_run` the changes are only shown. Unless `yes` is set, the user has to confirm a change
-    of several files, and the command exits with code 1 if it is declined. Raises `UsageError` if
-    there are no files.
+    With `dry_run` the changes are only shown, and the result is False. Otherwise, unless `yes` is
+    set, the user has to confirm a change of several files, and the command exits with code 1 if it
+    is declined. Raises `UsageError` if there are no files.
     """
     from dragoman.catalogue.agent_files import preview
     from dragoman.cli.output.config_diffs import write_diff

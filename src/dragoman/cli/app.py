@@ -221,8 +221,8 @@ def call(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _suggest_option(refused: Any) -> None:
-    """If the unknown option exists in a similar program and the command has our equivalent, suggest
-    that instead of an option that is spelled alike."""
+    """If the unknown option is one of a similar program and the command has our equivalent, suggest
+    the equivalent instead of options that are spelled alike."""
     meant = OTHER_OPTIONS.get(getattr(refused, "option_name", ""))
     if meant is not None and refused.ctx is not None:
         known = {word for each in refused.ctx.command.params for word in each.opts}

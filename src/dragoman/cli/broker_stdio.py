@@ -71,11 +71,12 @@ async def serve() -> None:
 
 def use_lasting_runtime() -> None:
     """Make all processes of this user keep sockets and locks in the state directory, where they
-    survive the logout, unless a runtime directory is configured or lingering is enabled.
+    survive the logout. Changes nothing if DRAGOMAN_RUNTIME_DIR is set, or if XDG_RUNTIME_DIR is set
+    and lingering is enabled.
 
-    systemd removes XDG_RUNTIME_DIR at the last logout, but a broker keeps running. A marker file
-    tells the user's other processes; if it cannot be written, only this process and its children
-    use the directory.
+    Without lingering, systemd removes XDG_RUNTIME_DIR at the last logout, but a broker keeps
+    running. A marker file tells the user's other processes; if it cannot be written, only this
+    process and its children use the directory.
     """
     if RUNTIME in os.environ or (os.environ.get("XDG_RUNTIME_DIR") and _lingers()):
         return

@@ -287,7 +287,8 @@ class Chat:
                 yield name, place.catalogue.get(name).title
 
     async def _move(self, **changes: Any) -> None:
-        """Continue in a new session, which gets a summary of this one."""
+        """Continue in a new session, with `changes` to the options. It gets a summary of the
+        conversation with the next prompt."""
         changes = {"session": None, **changes}
         plan = self._planned(**changes)
         before = await self._switch(plan, changes)
@@ -407,8 +408,8 @@ class Chat:
         self._attach(session)
 
     def _attach(self, session: PromptSession) -> None:
-        """Make a session the current one: it gets the interrupts, and is ended if the output is
-        closed."""
+        """Make a session the current one: it gets the interrupts, and its turn is cancelled if the
+        output is closed."""
         self.session = session
         self._remember()
         session.show.on_broken = session.hang_up

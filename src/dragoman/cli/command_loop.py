@@ -135,7 +135,8 @@ class CommandLoop:
     # -- in the main thread
 
     def run(self, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
-        """Run `work` in its loop until it ends. Returns its exit code or raises its exception."""
+        """Run `work` in an event loop in a second thread, and read the lines that it requests,
+        until it ends. Returns its exit code or raises its exception."""
         with (
             _signals(self._interrupted, self._terminated, self._woken) as told,
             ThreadPoolExecutor(1) as pool,
@@ -166,9 +167,10 @@ class CommandLoop:
                 time.sleep(WAKE_AGAIN)
 
     def _heard(self, told: int) -> None:
-        """Wake the main thread after a signal. A signal that arrives just before the main thread
-        starts to wait does not interrupt the wait. An empty request ends a wait for the queue; an
-        interrupt that is sent again ends the read of a line."""
+        """Wake the main thread after a signal, which does not interrupt a wait if it arrives just
+        before the wait starts. An empty request ends a wait for the queue; an interrupt that is
+        sent again ends the read of a line. `told` is the descriptor that receives signal
+        numbers."""
         loop = asyncio.get_running_loop()
         self._wanted.put(_Wanted("", loop.create_future(), abandoned=True))
         ours, self._heard_own = self._heard_own, False
@@ -176,8 +178,8 @@ class CommandLoop:
             loop.call_later(WAKE_AGAIN, self._wake, self._reading)
 
     def _drop(self, wanted: _Wanted) -> None:
-        """End the read of an answer that is no longer needed, because output is held back until
-        then. Tries again until the read has ended."""
+        """End the read of an answer that is no longer needed, because other output is held back
+        until the read ends. Tries again until it has ended."""
         if self._wanted_now is wanted:
             self._waking = self._heard_own = True
             self._wake(self._reading)

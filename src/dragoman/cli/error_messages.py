@@ -168,7 +168,7 @@ def message(
 
 def try_again(*, retryable: bool, may_have_run: bool) -> str:
     """Return a text that says whether retrying may help, and what the first attempt may already
-    have done. Empty if a retry would fail and nothing was done."""
+    have done. Empty if retrying does not help and nothing was done."""
     if may_have_run:
         look = "check first: part of the work may already be done"
         return f"it may help, but {look}" if retryable else look
@@ -292,8 +292,8 @@ def of_attempt(
 
 
 def _how(next_step: str, login: str) -> str:
-    """Return the next step, or if that is `LOGIN` and the way to log in is known (`login`), this
-    way."""
+    """Return `next_step`. If that is `LOGIN` and `login`, how to log in, is not empty, name that
+    instead."""
     return f"{login}, then try again" if login and next_step == LOGIN else next_step
 
 
@@ -473,7 +473,7 @@ def advice(
     passed: PassedVariables | None = None,
 ) -> str:
     """Return the next step after an error; empty if its message names a command that helps. The
-    options are as in `message`."""
+    parameters are as in `message`."""
     if isinstance(error, RemoteError) and (
         hidden := let_through(str(error), peer=peer, passed=passed)
     ):
@@ -514,8 +514,8 @@ def _examples() -> str:
 
 
 def _known_advice(kind: type[DragomanError]) -> str:
-    """Return the advice for an error class or its base classes, or an empty string if there is
-    none."""
+    """Return the advice for an error class, or for its closest base class that has one; empty if
+    none has."""
     names = (getattr(each, "error_class", "") for each in kind.__mro__)
     return next((ADVICE[name] for name in names if name in ADVICE), "")
 

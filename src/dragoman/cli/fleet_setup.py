@@ -92,10 +92,11 @@ def as_submitter(
     *,
     collect: bool = False,
 ) -> Any:
-    """Call `work` with the connection of this machine's submitter and the name of its team, and
-    return the result of the call. With `collect`, the results of jobs that were submitted from this
-    machine and have ended are recorded afterwards. `name` selects the submitter if there are
-    several."""
+    """Connect to the fleet as this machine's submitter, call `work` with the connection and the
+    name of the submitter's team, and return the result of `work`. `name` selects the submitter if
+    there are several. With `collect`, the results of ended jobs that were submitted from this
+    machine are recorded afterwards. Raises `UsageError` if the fleet's Python packages are not
+    installed."""
     require_fleet()
     import asyncio
 

@@ -70,7 +70,7 @@ class HostChat:
         return f"{self._next.peer or 'the default peer'} on {self._turns.host.name}"
 
     def content(self, text: str) -> Sequence[Any]:
-        """Return nothing: files that a prompt names are read on the host."""
+        """Return no content: files that a prompt names are read on the host."""
         return ()
 
     async def turn(self, text: str, content: Sequence[Any]) -> TurnReport:

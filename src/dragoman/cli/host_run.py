@@ -330,7 +330,8 @@ class HostTurns:
     # -- questions
 
     async def _ask(self, shown: ShownQuestion) -> Any:
-        """Ask an agent's question at this terminal."""
+        """Ask the user an agent's question or permission request at this terminal, and return the
+        answer."""
         if not is_permission(shown):
             return await form_result(shown, inquire_at(self._live))
         result, denial = await permission_result(shown, self._approver)

@@ -210,9 +210,9 @@ class _Setup:
     async def _try_login(
         self, found: InstalledAgents, proofs: list[VerifiedPeer], *, consent: bool
     ) -> list[VerifiedPeer]:
-        """Send one prompt to each peer that does not report a missing login until it is prompted,
-        and return the results, updated for these peers. Because this calls their models, nothing is
-        sent unless `consent` is set or the user agrees."""
+        """Send one prompt to each ready peer for which only a prompt can show whether it is logged
+        in, and return `proofs`, updated for these peers. Because this calls their models, nothing
+        is sent unless `consent` is set or the user agrees."""
         from dragoman.setup.init import try_prompt, untried
 
         names = untried(proofs)

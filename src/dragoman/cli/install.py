@@ -58,8 +58,8 @@ def check_name(name: str) -> None:
 def install(
     client: Client, *, name: str, write: bool, file: Path | None, project: Path | None
 ) -> None:
-    """Print the entry for a program or, with `write`, write it to the program's settings file. That
-    is `file` if it is given, else the file for `project` or, if this is None, for the user."""
+    """Print the entry for a program or, with `write`, write it to the program's settings file:
+    `file` if it is given, else the file in `project` or, if this is None too, the user's."""
     from dragoman.cli.output.escape import neutral
     from dragoman.setup.install import entries
     from dragoman.setup.install.program import this_program

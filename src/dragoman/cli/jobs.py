@@ -194,8 +194,8 @@ def cancel_command(job: JobArgument) -> None:
 
 
 def show_result(job: JobRecord, format: ListFormat) -> int:
-    """Print the result of a job, so far if it has not ended. Returns its exit code, or `TIMEOUT` if
-    it has not ended."""
+    """Print the result of a job, or its text so far if it has not ended. Returns the exit code for
+    its outcome, or `TIMEOUT` if it has not ended."""
     from dragoman.cli.exit_codes import ExitCode, of_outcome
     from dragoman.cli.output import job_pages
     from dragoman.cli.output.escape import neutral

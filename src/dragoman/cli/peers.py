@@ -49,7 +49,8 @@ Examples:
 app: Final = new_app(help=HELP, default="list")
 
 WORKING: Final = ("login", "echo")
-"""Steps that a peer may fail and still be added, although it does not work until they succeed."""
+"""Steps (rungs) whose failure does not prevent adding a peer, although it does not work until they
+succeed."""
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="PEER", show_default=False, autocompletion=complete_peer)
@@ -416,8 +417,8 @@ def _place(cwd: Path | None) -> RunContext:
 
 
 def _runs(peer: str, place: RunContext, *, anywhere: bool = False) -> bool:
-    """Return whether a broker keeps the peer running in the directory of `place` or, with
-    `anywhere`, in any directory."""
+    """Return whether a broker of the peer is running for the directory of `place` or, with
+    `anywhere`, for any directory."""
     from dragoman.broker.client.brokers import list_brokers
 
     folder = os.path.realpath(place.cwd)

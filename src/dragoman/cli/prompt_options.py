@@ -485,7 +485,8 @@ def parse_run(words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _with_value(word: str, rest: Iterator[str]) -> tuple[CommandOption, str]:
-    """Return an option and its value, which may be the next word.
+    """Return the option that `word` names and its value: the text after ``=`` or the next word of
+    `rest`; empty for a flag.
 
     Raises `LookupError`, `StopIteration` or `ValueError` if the option is unknown or has no value.
     """

@@ -89,7 +89,7 @@ def read_prompt(
     Piped input is marked as such, unless it is the whole prompt or was requested with a dash. A
     terminal is read only if a dash requests it: otherwise the user would not know that input is
     expected. `timeout` and `on_wait` are those of `read_stdin`. Raises `UsageError` if there is no
-    prompt or a part of it cannot be read.
+    prompt or a part of it cannot be read, and `InputTimeout` as `read_stdin` does.
     """
     if argument == STDIN:
         argument, file = None, file or Path(STDIN)
@@ -119,7 +119,7 @@ def read_added(
 
     `wanted`: whether there is no other text, so that stdin must be the prompt. `timeout` and
     `on_wait` are those of `read_stdin`. Raises `UsageError` if there is no prompt or a part of it
-    cannot be read.
+    cannot be read, and `InputTimeout` as `read_stdin` does.
     """
     dashed = file is not None and str(file) == STDIN
     if no_stdin and dashed:
@@ -372,8 +372,8 @@ def _drain(
 
 
 def _pump(open_: Callable[[], int], put: Callable[[bytes | OSError], object]) -> None:
-    """Read to the end of the input, or slightly beyond the size limit. Passes each chunk, or the
-    error, to `put`."""
+    """Read to the end of the input, or slightly beyond the size limit. Passes each chunk to `put`,
+    an empty one at the end, or the error that ended the read."""
     try:
         fd = open_()
     except OSError as error:

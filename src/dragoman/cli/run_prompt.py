@@ -88,8 +88,9 @@ def _prefix(plan: RunPlan, role: str | None) -> str:
 
 
 def _with_adapter(plan: RunPlan, role: str | None) -> tuple[RunPlan, AdapterWork]:
-    """Return the plan with the role of its peer's adapter, and that adapter. Raises `ConfigInvalid`
-    if the adapter cannot be used, and `UsageError` with --no-wait."""
+    """Return the plan, changed for the Python adapter of its peer, and that adapter. The plan gets
+    the role that the adapter performs, and uses no broker. Raises `ConfigInvalid` if the adapter
+    cannot be used, and `UsageError` with --no-wait."""
     from msgspec.structs import replace
 
     from dragoman.delegation.permission_ceiling import environment

@@ -169,7 +169,7 @@ async def _serve(
 
 
 async def _until(asked: Any, work: Any) -> None:
-    """Run `work` until it is done or `asked` is set, which a signal does."""
+    """Run `work` until it is done, or cancel it as soon as a signal has set `asked`."""
     import asyncio
 
     from dragoman.rpc.tasks import TaskOwner
@@ -194,8 +194,9 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def token_of(file: Path | None) -> tuple[str, str | None]:
-    """Return the token from the file, else from the environment, else a new one; and a notice with
-    the file or the new token, None for a token from the environment."""
+    """Return the token, which is read from the file, else from the environment, else newly
+    generated, and a notice that names the file or contains the new token. The notice is None for a
+    token from the environment."""
     import os
 
     from dragoman.config.token_file import new_token, token_in, valid_token

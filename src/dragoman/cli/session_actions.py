@@ -207,8 +207,9 @@ def _perform(
     work: Callable[[PromptSession], Awaitable[T]],
     record: SessionRecord | None = None,
 ) -> T:
-    """Await `work` with a session for the plan, and return its result. It is `work` that connects
-    to the peer. Raises `SystemExit` if the user interrupts it."""
+    """Call `work` with a session for the plan, which is not connected yet, and return what `work`
+    returns. `work` connects to the peer by entering `session.run`. Raises `SystemExit` if the user
+    interrupts it."""
     live = CommandLoop()
     done: list[T] = []
 

@@ -93,8 +93,9 @@ def require_extra(extra: str, *modules: str) -> None:
 
 
 def project_root(cwd: Path | None, *, remedy: str) -> Path:
-    """Return the root of the project of a directory (default: the current one). Raises `UsageError`
-    with the remedy if its path is not UTF-8 text: no agent can work there, so nothing is stored."""
+    """Return the root of the project that contains `cwd` (default: the current directory). Raises
+    `UsageError` with `remedy` if the path of the root is not UTF-8 text: no agent can work there,
+    so nothing is stored."""
     from dragoman.store import root_of
 
     root = root_of(cwd or Path.cwd())

@@ -55,8 +55,8 @@ class DelegationOutput(DelegationListener):
         """Callback that returns the preset of the permission policy for a peer; empty if it is
         unknown."""
         self._env_for = env_for
-        """Callback that returns the names of the variables that the settings pass to a peer. None
-        if there is no callback, so that they are unknown."""
+        """Callback that returns the names of the variables that the settings pass to a peer; None
+        if these names are unknown."""
         self._tells_last_resort = tells_last_resort
         """Whether to explain why only a last resort is used. `dragoman init` has already done
         so."""

@@ -54,8 +54,8 @@ class HistoryView(TextShow):
 
 
 class Answers(TextShow):
-    """Prints only the agent's text of such turns, for `--format quiet`; it is escaped only on a
-    terminal."""
+    """Prints only the agent's text of stored turns, or of turns started by another command, for
+    `--format quiet`. The text is escaped only on a terminal."""
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
         super().__init__(out, err)

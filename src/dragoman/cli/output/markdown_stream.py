@@ -187,8 +187,8 @@ class MarkdownStream:
         return first, others, found
 
     def _layout(self) -> tuple[Neutral, Neutral, int, tuple[str, ...]]:
-        """Return the prefixes of the first and the other rows, where the text begins, and its
-        styles."""
+        """Return, for the open line, the prefixes of its first and of its other rows, the position
+        at which its text begins, and the styles of the text."""
         if self._prefix is not None:
             return self._prefix, self._prefix, 0, self._line_styles
         source, none = self._line, Neutral("")

@@ -194,8 +194,8 @@ def _changes(call: Any) -> Iterator[FileChange]:
 
 
 def _op_without_old_text(path: str) -> FileOp:
-    """Return the kind of a change without old text: `ADD` if the file does not exist yet, otherwise
-    `UNKNOWN`.
+    """Return the kind of a change without old text: `ADD` if `path` is absolute and does not exist
+    yet, otherwise `UNKNOWN`.
 
     A question must not call a file new if the agent would overwrite it.
     """

@@ -206,8 +206,8 @@ def _width(widths: Iterable[int]) -> int:
 
 
 def _least(column: Iterable[str]) -> int:
-    """Return the width below which a column is hard to read: that of its longest word, but at
-    least `READABLE` if it has a text of that width."""
+    """Return the width below which a column is hard to read: that of its longest word or of its
+    longest cell, the latter counted up to `READABLE`."""
     return max(max(longest_word(cell), min(columns(cell), READABLE)) for cell in column)
 
 

@@ -61,7 +61,8 @@ class Held:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        """The loop writes in its own thread; questions are asked in the main one."""
+        """Needed because the loop writes in its own thread, and questions are asked in the main
+        one."""
         self.overlay: Overlay | None = None
         """What is redrawn in place now; None if nothing is."""
         self._spool: IO[bytes] | None = None

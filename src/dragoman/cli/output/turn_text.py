@@ -98,7 +98,8 @@ class TextShow(Renderer):
         repeat them."""
         self._told_plan: dict[str, dict[str, PlanStatus]] = {}
         self._plan_before: dict[str, PlanStatus] = {}
-        """The entries of the plan before the lines that are being redrawn, with their statuses."""
+        """The status of each entry of the plan before the lines that are now redrawn in place, by
+        the entry's text."""
         self._questions: dict[str, str] = {}
         self._answered_something = False
         """Whether text of the agent was shown in this turn. If so, the text in its last event is
