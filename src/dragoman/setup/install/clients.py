@@ -52,7 +52,7 @@ class HostEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A program and its settings."""
+    """A program whose settings are data: its settings files, and the form of dragoman's entry."""
 
     name: str
     title: str
@@ -61,7 +61,8 @@ class Client:
     """The key of the object or table that holds the entry."""
     user_file: Callable[[HostEnvironment], Path]
     project_file: str | None = None
-    """Path relative to the project, if the program reads such a file."""
+    """Path of a project's settings file, relative to the project; None if the program reads
+    none."""
     format: Literal["json", "toml"] = "json"
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Members that the program requires besides the command."""
@@ -72,7 +73,7 @@ class Client:
     one_list: bool = False
     """Whether ``command`` is a list with the whole command line, without ``args``."""
     after: str = ""
-    """The next step for the user."""
+    """The next step for the user after the entry was written."""
 
     def command(self, words: Sequence[str]) -> dict[str, Any]:
         """Return the members of an entry that hold a command line."""

@@ -34,7 +34,8 @@ BOM: Final = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class EntryEdit:
-    """A file before and after the edit. None means that there is no file."""
+    """A planned edit: the content of the file before and after it. None means that there is no
+    file."""
 
     path: Path
     before: bytes | None
