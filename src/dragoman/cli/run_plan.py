@@ -576,8 +576,8 @@ def _format(options: RunOptions) -> Format:
 
 
 def shown_as(format: str | None, *, strict: bool) -> Format | None:
-    """Return the requested format; None leaves it to the settings. Raises `UsageError` for
-    --json-strict with another format."""
+    """Return the requested format, JSON if `strict`; None leaves it to the settings. Raises
+    `UsageError` for --json-strict with another format."""
     if strict:
         if format not in (None, "json"):
             raise UsageError(f"--json-strict and --format {format} cannot be combined")

@@ -33,7 +33,7 @@ TICK_INTERVAL: Final = 1.0
 
 @dataclass
 class InitProgress:
-    """The progress so far, for the summary and for an interrupt."""
+    """What has been done so far, for the summary and for the report after an interrupt."""
 
     installed: list[str] = field(default_factory=list)
     verified: list[str] = field(default_factory=list)
@@ -97,8 +97,8 @@ class InitOutput:
 
     @contextmanager
     def prompting(self, name: str) -> Iterator[None]:
-        """Context manager: show that a peer works on a prompt, and for how long, during the
-        block."""
+        """Context manager: during the block, show that a peer works on a prompt, and for how
+        long."""
         loop = asyncio.get_running_loop()
         started_at = loop.time()
         later: asyncio.Handle

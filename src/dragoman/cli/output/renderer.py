@@ -154,7 +154,7 @@ class StderrLines:
         return [line.decode("utf-8", "replace") for line in lines]
 
     def end(self) -> list[str]:
-        """Return the last line if it has no newline."""
+        """Return the last line, as a list, if it has no newline; otherwise an empty list."""
         rest, self._rest = self._rest, b""
         return [rest.decode("utf-8", "replace")] if rest else []
 
@@ -179,7 +179,7 @@ class Renderer(abc.ABC):
         self.peer = ""
         """The name of the known peer being run; empty for another program."""
         self.credentials: Credentials | None = None
-        """What its descriptor says about a login."""
+        """What the known peer's descriptor says about a login; None for another program."""
         self.passed: PassedVariables | None = None
         """The variables that are passed to the agent; None if unknown."""
         self._flushing = False
@@ -250,7 +250,8 @@ class Renderer(abc.ABC):
         )
 
     def write_failure(self, report: TurnReport) -> None:
-        """Write to stderr why a turn did not succeed, and what to do. Nothing if it succeeded."""
+        """Write to stderr why a turn did not succeed, and what to do. Writes nothing if it
+        succeeded."""
         from dragoman.cli import error_messages
 
         failure = error_messages.of_report(report, login=self.login, passed=self.passed)

@@ -112,7 +112,8 @@ class _Inline:
     def _special(
         self, found: re.Match[str], end: int, styles: tuple[str, ...], opened: str, begin: int
     ) -> int | None:
-        """Parse markup at a special character. Returns its end; None if it is text."""
+        """Parse markup at a special character. Returns the end of the markup; None if it is plain
+        text."""
         source, here, mark = self.source, found.start(), found[0]
         if mark == "\\":
             if _ESCAPED.match(source, here, end) is None:
@@ -241,8 +242,8 @@ def _shown_columns(text: str) -> int:
 
 
 def _words(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
-    """Yield the words, each as pieces that stay on one row if they fit, and between them spaces and
-    wide characters on their own."""
+    """Yield the words, each as the list of its pieces, which stay on one row if they fit. Spaces
+    and wide characters are yielded on their own."""
     word: list[Piece] = []
     for piece in pieces:
         for at, text in _atoms(piece.text):
