@@ -103,8 +103,8 @@ async def fetch(
     them.
 
     `id` is that of a sent workspace; if it is empty, `job` is the id of a job on the host. Returns
-    False if the patch no longer applies; then nothing is changed and the patch is saved. `put`
-    prints the report.
+    False if the patch no longer applies; in this case nothing is changed, and the patch is saved.
+    `put` prints the report.
     """
     from dragoman.delegation.host_transfer import check_same_repository, fetch_result
     from dragoman.delegation.worktree.bundle import project_of

@@ -134,8 +134,8 @@ class Held:
 
     def erase_overlay(self, leave: Callable[[], None]) -> None:
         """Write the overlay's `last_words` and call `leave`, which exits the process, while no
-        other thread can draw. A thread that has been drawing for longer than `ERASE_TIMEOUT` is not
-        waited for; then only `leave` is called."""
+        other thread can draw. If a thread has been drawing for longer than `ERASE_TIMEOUT`, or
+        there is no overlay, only `leave` is called."""
         overlay = self.overlay
         if overlay is None or not self._lock.acquire(timeout=ERASE_TIMEOUT):
             leave()
