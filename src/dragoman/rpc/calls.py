@@ -224,7 +224,7 @@ class Deadlines:
     def add(self, call: Call, timeout: float, *, left: float | None = None) -> None:
         """Time out an open call after `timeout` seconds, unless it settles before.
 
-        `left` is the time that remains if the call has already waited.
+        If the call has already waited for a part of `timeout`, `left` is the rest.
         """
         call.timeout = timeout
         call.give_up_at = self.clock() + (timeout if left is None else left)
@@ -380,7 +380,8 @@ class Requester:
         """Like `call`, but return the result decoded by `decode`.
 
         Raises `InvalidAnswer` if `decode` raises one of the errors in `wire.messages.UNDECODABLE`.
-        If the peer responds with an error, raises what `explain` makes of it, if given.
+        If the peer responds with an error and `explain` is given, raises the exception that
+        `explain` returns for that error.
         """
         if self._half_duplex or (self._outbox.crowded and self._outbox.is_full):
             return self._call_later(method, params, decode, timeout, explain, None)

@@ -253,8 +253,8 @@ class Connection(Requester, Responder):
         self._outbox.put(line)
 
     def pass_on(self, line: bytes) -> None:
-        """Forward an encoded notification unchanged, without waiting. Raises `MessageTooLong` if it
-        exceeds this connection's `max_line_size`."""
+        """Forward an encoded notification unchanged, without waiting. Raises `ConnectionLost` if
+        the connection has ended, and `MessageTooLong` if `line` exceeds its `max_line_size`."""
         if self._failure is not None:
             raise self._failure.fresh()
         limit = self.settings.max_line_size

@@ -154,7 +154,7 @@ def answer(envelope: Envelope, line: bytes) -> ResultResponse | ErrorResponse | 
 
 
 def null_id(line: bytes) -> Malformed:
-    """Return the error for a request with a null id, which no response could name."""
+    """Return `Malformed` for a request with a null id: no response could name such a request."""
     return Malformed(line, codes.INVALID_REQUEST, "a request must not have the id null")
 
 
