@@ -458,8 +458,8 @@ class EventConversation(Conversation):
         return None
 
     def answered(self, question: Question, answer: Decision) -> None:
-        """Record in the running turn, if any, that a permission was granted, refused or
-        cancelled."""
+        """Record in the running turn, if any, that a permission was granted or refused. A
+        cancelled question is not recorded."""
         if self.turn is not None:
             self.turn.answered(question, answer)
 

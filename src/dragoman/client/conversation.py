@@ -407,12 +407,12 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
                 self._usage = self._of_turn(event.usage)
 
     def _of_turn(self, usage: Usage) -> Usage:
-        """Return this turn's share of reported usage: here, all of it. Subclasses may differ."""
+        """Return this turn's share of reported usage: here, all. Subclasses may return less."""
         return usage
 
     def _replace_message(self, event: model.MessageSet) -> None:
-        """Handle a complete message. It replaces its pieces if no other message has begun
-        since; otherwise the pieces are assumed to be the same text."""
+        """Add a complete message of the agent to the text, or replace its pieces there. If another
+        message has begun since, the pieces are kept: they are assumed to be the same text."""
         if event.role is not Role.AGENT or not event.blocks:
             return
         self._acted += 1
@@ -475,8 +475,8 @@ class ConversationTurn(BaseTurn[model.Event, Result]):
         )
 
     def _used(self) -> Usage | None:
-        """Return the usage reported before the end: the sum of the model calls if they were
-        reported, completed from other reports."""
+        """Return the usage reported before the end: the sum over the model calls, if any were
+        reported, with missing values taken from the other reports. None without any report."""
         calls, other = self._calls, self._usage
         if calls is None or other is None:
             return calls or other

@@ -98,8 +98,8 @@ class OpenQuestions:
         withdrawn or called off, or if `turn` is being cancelled.
 
         While the question is open, the agent's silence does not count in `turn`. A named question
-        must have been announced before. Raises `RuntimeError` if `asking` raises `CancelledError`
-        although nothing cancelled this task.
+        must have been announced; otherwise it counts as withdrawn. Raises `RuntimeError` if
+        `asking` raises `CancelledError` although nothing cancelled this task.
         """
         if (turn is not None and turn.cancelling) or (name is not None and name not in self._open):
             # The turn is being cancelled, or the question was withdrawn before this started.
@@ -129,8 +129,8 @@ class OpenQuestions:
     def announce(self, name: Hashable) -> None:
         """Register a question on arrival.
 
-        Its task starts after everything that arrived in the same read, which may include its
-        withdrawal.
+        The task that answers it starts after everything that arrived in the same read was handled,
+        which may include the withdrawal of the question.
         """
         self._open[name] = None
 
@@ -141,7 +141,8 @@ class OpenQuestions:
             question.call_off()
 
     def call_off(self) -> None:
-        """Answer every open question as cancelled, except those whose task has not started."""
+        """Answer as cancelled every open question whose task has started. `ask` does so for the
+        others, if their turn is being cancelled when it starts."""
         for question in tuple(self._open.values()):
             if question is not None:
                 question.call_off()

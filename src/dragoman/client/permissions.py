@@ -23,11 +23,11 @@ class Answer(enum.Enum):
     ALLOW_ONCE = "allow_once"
     """Allow this request only."""
     ALLOW_ALWAYS = "allow_always"
-    """Allow this request and later ones like it; what counts as like it is up to the agent."""
+    """Allow this request and similar later ones; the agent decides which ones are similar."""
     REJECT_ONCE = "reject_once"
     """Refuse this request only."""
     REJECT_ALWAYS = "reject_always"
-    """Refuse this request and later ones like it."""
+    """Refuse this request and similar later ones."""
     CANCEL = "cancel"
     """No decision, because the turn is being cancelled. To refuse, use a rejection: an agent may
     take this as the end of the turn."""

@@ -115,10 +115,11 @@ class ToolInput:
         return bool(self.lines) or self.argv is not None or self.hidden
 
     def shows_reading(self, kind: str) -> bool:
-        """Return whether a call of this kind, which claims to read, shows what it reads and
-        contains nothing else.
+        """Return whether a call that claims to be of this kind, which only reads, shows what it
+        reads, and nothing that is not reading.
 
-        A thought needs no file. A command is judged elsewhere, by what it runs.
+        A call of the kind ``think`` need not show a file. Commands are ignored here: the callers
+        judge them by what they run.
         """
         if self.unknown or self.makes or self.kinds:
             return False

@@ -151,7 +151,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         return self._flow.blocked
 
     def _failed(self, error: DragomanError) -> TurnEndMark[Result]:
-        """Return the end mark of a failed turn. By default the consumer gets the exception."""
+        """Return the end mark of a failed turn: here, one that raises `error` for the consumer. A
+        subclass may return one with a result instead."""
         return TurnEndMark(error=error)
 
     def _not_sent(self, error: ConnectionLost | PeerBusy) -> None:
@@ -308,7 +309,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._lane.put_unhurried(item, size)
 
     def answered(self, question: Question, answer: Decision) -> None:
-        """Record that a permission was granted, refused or cancelled."""
+        """Record that a permission was granted or refused. A cancelled question is not recorded."""
         if answer.allows:
             self.approvals += 1
         elif answer is not Answer.CANCEL:
@@ -326,14 +327,15 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self._lane.wake()
 
     def question_closed(self) -> None:
-        """Called when the question was answered: the agent's silence counts again."""
+        """Called when a question is over: once none is open, the agent's silence counts again."""
         self._watchdog.signs += 1
         self._watchdog.open_questions -= 1
 
     # -- inside
 
     def fail(self, why: DragomanError) -> None:
-        """Cancel the turn for a reason on our side. It ends with the error `why`."""
+        """Cancel the turn, if it is running, for a reason on our side. It ends with the error
+        `why`."""
         if self.state is TurnStage.RUNNING:
             # The agent already has the prompt.
             why.may_have_run = True
@@ -341,8 +343,8 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
             self.cancel()
 
     def expire(self, why: BudgetExceeded) -> None:
-        """Cancel the turn because a time limit has passed: one of its budgets, or one that covers
-        more than this turn. It ends with the error `why`."""
+        """Cancel the turn, if it is running, because a time limit has passed: one of its budgets,
+        or one that covers more than this turn. The turn ends with the error `why`."""
         if self.state is TurnStage.RUNNING:
             self._why = why
             self._grace_time = self._budgets.grace_after(why.budget)
@@ -352,7 +354,7 @@ class BaseTurn(abc.ABC, Generic[Item, Result]):
         self.expire(BudgetExceeded(budget, timeout))
 
     def _abandon(self) -> None:
-        """End the turn without the agent and abandon the session: a cancel got no response."""
+        """End the turn and abandon the session: the agent did not end the turn after a cancel."""
         self.session.unusable = True
         self._finish(TurnEndMark(result=self._cancelled()))
         if self._call is not None:

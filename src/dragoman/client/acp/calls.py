@@ -1,8 +1,9 @@
 """Track an agent's tool calls, and complete permission requests that omit details.
 
 Remembers the open tool calls of a session, fills in a permission request that has little more than
-an id, and builds its `Question`. If a call was reported as another kind, a permission request can
-turn it into a read only if that kind was ``other`` and the request shows details of the call.
+an id, and builds its `Question`. A permission request may claim that a call only reads although the
+call was reported with another kind. The claim counts only if that kind was ``other`` and the
+request shows details of the call.
 `dragoman.client.permissions` and `dragoman.policy` decide what a question means.
 """
 

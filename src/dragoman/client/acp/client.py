@@ -339,7 +339,7 @@ class AcpClient(BaseClient[Session]):
         self.connection.on_end = record.emit_over
 
     def permit_with(self, permit: Permit) -> None:
-        """Use another permission callback from now on."""
+        """Use another permission callback, also in a guard derived from the present one."""
         if not decide_with(self._serving.guard, permit):
             self._serving.permit = permit
 
@@ -400,7 +400,7 @@ class AcpClient(BaseClient[Session]):
         """Like `ask`, but return what `then` makes of the result. `then` is called while the
         response is being read, before any later message.
 
-        `undo` is called with the result instead if it comes too late for the caller.
+        If the result comes too late for the caller, `undo` is called with it instead.
         """
 
         def undo_raw(raw: Raw) -> None:
@@ -427,8 +427,8 @@ class AcpClient(BaseClient[Session]):
             raise InvalidAnswer(f"invalid response to {method.name}: {error}") from error
 
     def explain(self, error: DragomanError) -> DragomanError:
-        """Return the error to raise for the caller. A missing login becomes `AuthRequired`, and an
-        internal error from the agent gets the end of the agent's stderr output."""
+        """Return the error to raise instead of `error`: `AuthRequired` for a missing login, an
+        internal error with the end of the agent's stderr output, and any other unchanged."""
         if isinstance(error, RemoteError):
             stream, before = self.connection.stream, self._stderr_before
             error = add_stderr(error, lambda: stderr_since(stream, before))

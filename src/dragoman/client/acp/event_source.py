@@ -51,7 +51,8 @@ class EventSource(EventFeed):
     # -- called by the connection
 
     def answered(self, call: Call, error: CallError | None) -> None:
-        """Called after a response was delivered to its caller."""
+        """Called after a response was delivered to its caller: emit the events for it, unless
+        `tell` has done so."""
         opened, self.opened = self.opened, None
         if error is None and call.method == acp.INITIALIZE.name:
             self._ready(call)
@@ -115,8 +116,8 @@ class EventSource(EventFeed):
     def elicited(
         self, request: acp.ElicitationForm | acp.ElicitationUrl, line: bytes
     ) -> Callable[[str], None]:
-        """Called when the agent asks its user something. Returns a function to be called with the
-        action of the reply, such as ``accept``."""
+        """Emit the event for a question of the agent to its user. Returns a function that emits the
+        event for the reply; call it with the reply's action, such as ``accept``."""
         place = self.place(request.session_id)
         # The notification that a URL is completed has only the agent's own id for it.
         if isinstance(request, acp.ElicitationUrl):

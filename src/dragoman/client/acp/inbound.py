@@ -330,8 +330,8 @@ class InboundHandlers:
         return await session.questions.ask(turn, asking, cancelled)
 
     async def _guarded(self, session: Session, question: Question) -> None:
-        """Ask the guard before acting on the agent's behalf. Raises `NotPermitted` if it
-        refuses."""
+        """Ask the guard whether the client may do what the agent requests. Raises `NotPermitted`
+        unless the guard allows it."""
         guard = self.guard
         assert guard is not None
         asking = decided(guard, question, lambda error: _fail(session, error))
@@ -463,8 +463,8 @@ class InboundHandlers:
         return acp.ReleaseTerminalResponse()
 
     async def _served(self, work: Awaitable[Any], session_id: str) -> Any:
-        """Return the result of a service, and raise its errors as protocol errors. While it runs,
-        the agent waits for us, so its silence does not count."""
+        """Await `work` of a service and return its result; raise its errors as protocol errors.
+        Meanwhile the agent waits for us, so the agent's silence does not count."""
         session = self._sessions.get(session_id)
         if session is not None:
             session.serving += 1
@@ -498,7 +498,7 @@ async def _answer(ask: Callable[[], Any]) -> Any:
 
 
 def _fail(session: Session, error: UsageError) -> None:
-    """Fail the turn of a session because of its caller's mistake; raise if no turn runs."""
+    """Fail the running turn of a session with `error`; if none runs, raise `error`."""
     if session.turn is None:
         raise error
     fail_turn(session, error)

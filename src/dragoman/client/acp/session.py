@@ -276,8 +276,8 @@ class Session(AcpSettings, Conversation):
             log.exception("the on_update callback of a session failed")
 
     def keep(self, update: acp.SessionUpdate) -> None:
-        """Keep an update that arrived outside a turn: in `outside`, or during a replay in
-        `replayed`, unless the session makes events."""
+        """Keep an update that arrived outside a turn: in `outside`, or in `replayed` during a
+        replay. If the session makes events, `replayed` has those instead of the updates."""
         if self.replaying:
             self._heard_at = asyncio.get_running_loop().time()
             if self.record is None:

@@ -33,8 +33,8 @@ _TEXT: Final = acp.TextContent
 
 MAX_PIECES: Final = 512
 LONG_PIECE: Final = 4096
-"""Maximum number of text pieces waiting to be joined, and the size in bytes of a line that is
-joined at once. Adding each short piece to the turn's text would take longer."""
+"""Text pieces are added to the turn's text together, because adding each short piece would take
+longer: after more than `MAX_PIECES` of them, or after a line of more than `LONG_PIECE` bytes."""
 
 MAX_TEXT_SIZE: Final = 1024 * 1024
 """Maximum number of characters of the agent's text in a turn's result, for a consumer of updates;
@@ -103,7 +103,8 @@ class Turn(ConversationTurn):
         self._lane.put(update, size)  # type: ignore[arg-type]
 
     def asked(self, update: acp.ToolCallProgress, size: int) -> None:
-        """Deliver a tool call from a permission request to a consumer of updates."""
+        """Deliver the tool call in a permission request, which came in `size` bytes, to a consumer
+        of updates."""
         if self._pieces:
             self._join()
         if update.tool_call_id not in self._declined:
@@ -178,9 +179,9 @@ class Turn(ConversationTurn):
         self._client.connection.post(acp.SESSION_CANCEL.name, cancel)
 
     def _of_turn(self, usage: Usage) -> Usage:
-        """Return the usage with the turn's share of the cost: agents report the cost of the whole
-        session. The earlier cost of a resumed session is unknown until it is reported once; until
-        then a turn's cost is None."""
+        """Return the usage with this turn's share of the cost instead of the whole session's, which
+        agents report. The share is None if the cost before the turn is unknown, as in a resumed
+        session whose cost was not reported before the turn."""
         cost, before = usage.cost, self._cost_before
         if cost is None:
             return usage

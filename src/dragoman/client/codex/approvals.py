@@ -51,8 +51,8 @@ class Approval:
         return [{"path": path} for path in dict.fromkeys(paths) if path is not None]
 
     def about(self, changes: tuple[FileChange, ...]) -> Approval:
-        """Return the approval with `changes`, which were announced earlier, if the request itself
-        names none."""
+        """Return the approval with `changes`, which were announced earlier. If the request itself
+        names changes, return the approval unchanged."""
         return self if self.content else replace(self, content=changes)
 
     def question(self, request_id: str, title: str | None = None) -> Question:
@@ -171,8 +171,8 @@ def permissions(raw: Raw) -> Approval:
 
 
 def tool_call(request: shapes.ElicitationRequest) -> Approval | None:
-    """Return the approval for a call of an MCP tool, which the server requests with an elicitation.
-    None for any other elicitation: it comes from the MCP server itself."""
+    """Return the approval for an elicitation with which the app-server asks whether it may call an
+    MCP tool. None for any other elicitation, which comes from an MCP server itself."""
     meta = request.meta
     if not isinstance(meta, dict) or meta.get("codex_approval_kind") != "mcp_tool_call":
         return None

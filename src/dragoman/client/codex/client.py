@@ -202,7 +202,7 @@ class CodexClient(EventClient["CodexConversation"]):
         """Call a method and return its decoded result. The call is retried only if the server is
         overloaded. `timeout` defaults to the budget for a request.
 
-        `undo` is called with the result instead if it comes too late for the caller.
+        If the result comes too late for the caller, `undo` is called with it instead.
         """
 
         def undo_raw(raw: Raw) -> None:

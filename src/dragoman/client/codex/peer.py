@@ -160,8 +160,8 @@ class CodexPeer(ClientPeer):
     async def _require(
         self, answer: shapes.ThreadResponse, opening: Opening, settings: dict[str, str]
     ) -> None:
-        """Raise `ProtocolMismatch` if the server did not apply the requested settings, or
-        `Unsupported` if it does not list the model."""
+        """Raise `ProtocolMismatch` if the server did not apply the requested settings or model. If
+        the model's provider is OpenAI, raise `Unsupported` unless the server lists it."""
         require_safe(answer, settings["sandbox"], settings["approvalPolicy"])
         wanted = opening.model
         if wanted is None:

@@ -44,9 +44,9 @@ class ServerRequests:
         return self.names.new(str(request.id))
 
     def ask(self, request: Request) -> Any:
-        """Return a coroutine that answers a request. Raises `RemoteError`, with which the request
-        is refused, if it is unknown or malformed: without any response the turn would wait
-        forever."""
+        """Return a coroutine that answers a request. The call itself raises `RemoteError` if the
+        request is unknown or malformed. The error is sent as the response, because without one the
+        turn would wait forever."""
         try:
             approval = approvals.APPROVALS.get(request.method)
             if approval is not None:
@@ -69,8 +69,8 @@ class ServerRequests:
     async def _ask(
         self, thread_id: str, work: Coroutine[Any, Any, T], name: str, otherwise: T
     ) -> T:
-        """Wait for the answer of `work`. Returns `otherwise` if the question is called off, if the
-        thread is not open here, or if it was abandoned and still works on a cancelled turn."""
+        """Wait for the answer of `work`. Returns `otherwise` if the turn is cancelled, the question
+        is withdrawn, or the thread is not open here or was abandoned."""
         conversation = self._client.conversations.get(thread_id)
         if conversation is None or conversation.unusable:
             work.close()

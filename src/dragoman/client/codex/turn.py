@@ -81,7 +81,7 @@ class CodexTurn(ConversationTurn):
         return self._client.connection.begin("turn/start", params, settle=self._begun)
 
     def _begun(self, raw: Raw | None, error: DragomanError | None) -> None:
-        """Called when the server has accepted or refused the prompt."""
+        """Called when the server has accepted or refused the prompt, or the call has failed."""
         if raw is not None:
             try:
                 turn = self._client.decode("turn/start", raw, shapes.TurnStartResponse).turn
@@ -111,7 +111,8 @@ class CodexTurn(ConversationTurn):
     # -- events
 
     def seen(self, event: model.Event) -> model.Event:
-        """Return an event of the thread, completed with what only this turn knows."""
+        """Record when this turn starts. Returns the event, `TurnStarted` with this turn's prompt,
+        and `TurnEnded` with its usage and, after a failure without a login, that outcome."""
         if isinstance(event, model.TurnStarted) and self.id in (None, event.turn):
             # The response to `turn/start` may be late.
             self.id = event.turn
@@ -127,7 +128,8 @@ class CodexTurn(ConversationTurn):
         return event
 
     def happened(self, event: model.Event, size: int) -> None:
-        """Deliver an event of the thread. `TurnEnded` also ends this turn."""
+        """Deliver an event of the thread. The `TurnEnded` of this turn ends it; that of another
+        turn is dropped."""
         if isinstance(event, model.TurnEnded):
             if self._is_mine(event):
                 self.conclude(event)

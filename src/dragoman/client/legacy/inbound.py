@@ -99,8 +99,8 @@ async def _decided(
 async def _asked(
     conversation: DocumentConversation, deciding: Coroutine[Any, Any, Decision]
 ) -> Decision:
-    """Wait for the answer and return it; `CANCEL` at once if the session was abandoned, because it
-    still works on a cancelled turn."""
+    """Wait for the answer and return it. If the session was abandoned, return `CANCEL` at once,
+    because the agent still works on a cancelled turn there."""
     if conversation.unusable:
         deciding.close()
         return Answer.CANCEL
@@ -152,7 +152,8 @@ async def _release(conversation: DocumentConversation, params: shapes.TerminalNa
 
 
 async def _guarded(guard: Permit, conversation: DocumentConversation, params: Any) -> None:
-    """Ask the guard before acting on the agent's behalf. Raises `NotPermitted` if it refuses."""
+    """Ask the guard whether the client may do what the agent requests. Raises `NotPermitted` unless
+    the guard allows it."""
     match params:
         case shapes.ReadFile():
             question = file_guard.reading(params.session_id, params.path)

@@ -76,8 +76,8 @@ def proves_nothing_ran(error: DragomanError | None, method: str) -> bool:
 
 
 def none_known(messages: Sequence[Message], refusal: RemoteError) -> RemoteError:
-    """Return the error for a request none of whose method names the agent knows. `refusal` is the
-    last error that it sent."""
+    """Return the error for a request if the agent knows none of its method names. `refusal` is the
+    last error that the agent sent."""
     if len(messages) == 1:
         return refusal
     return RemoteError(refusal.code, _none_of(messages), refusal.data)

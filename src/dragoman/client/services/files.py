@@ -74,10 +74,10 @@ class Files:
     ) -> str:
         """Return the text of a file, or up to `limit` lines of it starting at line number `line`.
 
-        Strict UTF-8, unchanged: line endings and a byte order mark are kept, so that writing back
-        what was read changes nothing. Only a line feed ends a line. `line` counts from 1 (0 means
-        the same); a line past the end returns an empty string. Only the requested part has to be
-        text and within the size limit.
+        The text is decoded as strict UTF-8. Line endings and a byte order mark are kept, so that
+        writing back what was read changes nothing. Only a line feed ends a line. `line` counts from
+        1 (0 means the same); a line past the end returns an empty string. Only the requested part
+        has to be text and within the size limit.
         """
         text = os.fspath(path)
         skip = max(_require_count("line", line) or 1, 1) - 1
