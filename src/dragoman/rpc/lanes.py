@@ -130,7 +130,7 @@ class Flow:
             self._timer = None
 
     def hold(self) -> None:
-        """Stop reading until `release`."""
+        """Stop reading until every holder has called `release`."""
         self.held += 1
         self.evaluate()
 

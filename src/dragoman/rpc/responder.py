@@ -60,7 +60,7 @@ class Handlers(Protocol):
 
     def noise(self, noise: Noise | Stray) -> None:
         """Handle anything else: input that is not a message, a response without a request, a
-        second request with an id that is still open, or a request above the limit."""
+        second request with an id that is still open, or a request refused as overloaded."""
 
 
 class BatchHandlers(Protocol):
@@ -121,7 +121,7 @@ class Responder:
         self._inbound: dict[Id, asyncio.Task[None]] = {}
         self._inbound_size = 0
         self._deferred: dict[Id, int] = {}
-        """Requests that will be answered later, with their sizes."""
+        """Sizes of the unanswered requests whose handler returned `LATER`, by request id."""
 
     # -- for the connection
 
