@@ -406,14 +406,13 @@ class EventClient(BaseClient[E], EventFeed):
         return line
 
     def _answered(self, call: Call, error: CallError | None) -> None:
-        """Called after a response was delivered to its caller."""
+        """Called after a response was delivered to its caller: emit `Answered` for it."""
         self.emit_answer(call, error)
 
     def _lost(self, failure: ConnectionLost) -> None:
-        """Called when the connection has ended.
+        """Called when the connection has ended: end each running turn, and emit `ConnectionOver`.
 
-        A turn whose prompt was acknowledged has no open call that would end it, so each turn is
-        ended here.
+        A turn whose prompt was acknowledged has no open call that would end it.
         """
         for conversation in list(self.conversations.values()):
             if conversation.turn is not None:

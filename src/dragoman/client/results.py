@@ -208,8 +208,8 @@ def own_error(error: DragomanError, end: PeerEnd) -> DragomanError | None:
 
 
 def stderr_size(stream: object) -> int:
-    """Return how many bytes the program behind a stream has written to stderr, or 0 if it is not a
-    program."""
+    """Return how many bytes the program behind a stream has written to stderr, or 0 if there is no
+    program behind the stream."""
     size = getattr(stream, "stderr_size", 0)
     return size if isinstance(size, int) else 0
 

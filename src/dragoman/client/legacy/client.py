@@ -139,10 +139,11 @@ class DocumentClient(EventClient["DocumentConversation"]):
     # -- calls
 
     async def ask(self, message: Message, read: Callable[[Raw], T], *, timeout: float) -> T:
-        """Call a method and return what `read` makes of the raw result, called in wire order.
+        """Call a method and return what `read` makes of the raw result. `read` is called while the
+        response is being read, before any later message.
 
-        In a half-duplex dialect the call first waits for the running turn. The timeout starts after
-        that: it limits how long the agent takes, and a turn has its own limits.
+        In a half-duplex dialect the call first waits for the running turn or request. The timeout
+        starts after that: it limits how long the agent takes, and a turn has its own limits.
         """
         if not self.end.half_duplex:
             return await self._ask(message, read, timeout=timeout)
@@ -181,8 +182,8 @@ class DocumentClient(EventClient["DocumentConversation"]):
     ) -> T:
         """Call a method that may have several names: `messages` has one message for each.
 
-        After an error, the next one is tried only if the error proves that nothing ran, or if the
-        call is harmless.
+        After an error, the next message is tried only if the error proves that nothing ran, or if
+        the call is harmless.
         """
         unknown: RemoteError | None = None
         refused: list[tuple[str, RemoteError]] = []

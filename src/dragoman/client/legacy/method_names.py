@@ -47,7 +47,7 @@ class MethodNames:
         return f"{self._dialect}.{concept} {self._launch}".rstrip()
 
     def known(self, concept: str) -> str | None:
-        """Return the name that works, "" if none does, or None if none was tried yet."""
+        """Return the method name that works, "" if none does, or None if that is not known yet."""
         return self._cache.get(self._program, self._key(concept))
 
     def order(self, concept: str, messages: Sequence[Message]) -> list[Message]:

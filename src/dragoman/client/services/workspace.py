@@ -91,7 +91,8 @@ class Workspace:
             return place.real_path
 
     def resolve_for_write(self, path: str | os.PathLike[str]) -> Path:
-        """Return the real path that a write would create or replace. Creates nothing."""
+        """Return the real path that a write would create or replace. Creates nothing. Raises
+        `PathRefused` if something other than an ordinary file is there."""
         with self.find(path, missing="imagine") as place:
             if place.info is not None:
                 require_file(path, place.info)
@@ -134,8 +135,8 @@ class Workspace:
         raise FileFailed(_text(path), "it was replaced repeatedly while being opened")
 
     def find(self, path: str | os.PathLike[str], *, missing: Missing = "fail") -> WalkedPath:
-        """Resolve a path, following links inside the roots. Raises `PathRefused` for anything
-        outside."""
+        """Resolve a path, following links inside the roots. `missing` says how to handle a missing
+        parent directory. Raises `PathRefused` for a path outside the roots."""
         text = _text(path)
         if not CAN_WALK:
             real, info = named_paths.find(text, self._roots, make=missing == "make")
