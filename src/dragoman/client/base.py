@@ -75,7 +75,7 @@ async def call_in_order(
     undo: Callable[[Raw], None] | None = None,
 ) -> T:
     """Call a method and return what `then` makes of its result. If the call fails, raise its error,
-    or what `explain` makes of it.
+    or the error that `explain`, if given, returns for it.
 
     `then` is called while the response is being read. Code after an `await` would run only after
     messages that followed the response: it could overwrite newer state with older state, and an
@@ -193,7 +193,8 @@ class WorkspaceServices:
 
     @property
     def missing_file_is_empty(self) -> bool:
-        """Whether reading a missing file returns an empty text instead of an error."""
+        """Whether reading a missing file returns an empty text instead of an error: here, never. A
+        subclass may override this."""
         return False
 
     def files(self) -> Files:

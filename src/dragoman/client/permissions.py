@@ -17,8 +17,8 @@ from dragoman.errors import UsageError
 
 
 class Answer(enum.Enum):
-    """A decision about one question. If the agent does not offer the chosen kind of option, the
-    nearest one that allows no more is used."""
+    """A decision about one question. If the agent offers no option of this kind, a similar option
+    that allows no more is chosen; without one, the request is refused or answered as cancelled."""
 
     ALLOW_ONCE = "allow_once"
     """Allow this request only."""
@@ -155,7 +155,7 @@ READING: Final = frozenset({"read", "search", "think"})
 
 def choose(options: Sequence[Option], answer: Decision) -> str | None:
     """Return the id of the option that fits `answer` best. None if none fits, which means that the
-    request is to be answered as cancelled. Raises `UsageError` for anything but a decision."""
+    request is to be answered as cancelled. Raises `UsageError` if `answer` is not a decision."""
     # `type` first: this runs for every question.
     if type(answer) is not Answer and isinstance(answer, Chosen):
         # It must be one of these options, with the kind it claims.

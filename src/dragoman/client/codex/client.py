@@ -329,6 +329,6 @@ def may_retry(error: DragomanError | None, attempt: int) -> bool:
 
 
 def retry_delay(attempt: int) -> float:
-    """Return the delay in seconds after this attempt, jittered so that many clients do not retry at
-    once."""
+    """Return how many seconds to wait after attempt number `attempt`, from 1, before the next. The
+    delay is jittered so that many clients do not retry at once."""
     return OVERLOADED_DELAY * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.5)
