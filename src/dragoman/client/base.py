@@ -193,7 +193,7 @@ class WorkspaceServices:
 
     @property
     def missing_file_is_empty(self) -> bool:
-        """Whether reading a missing file returns an empty text instead of an error: here, never. A
+        """Whether reading a missing file returns an empty text instead of an error: here, false. A
         subclass may override this."""
         return False
 

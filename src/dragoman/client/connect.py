@@ -222,9 +222,9 @@ async def _shake_hands(
 ) -> Peer:
     """Open a peer in this dialect, on a new connection.
 
-    With `proving`, a response that shows another dialect raises a `ProtocolMismatch` that names it,
-    even if this dialect could use the response; and a dialect without a handshake sends a request
-    that proves it.
+    With `proving`, a response to the handshake of ACP that shows another dialect raises a
+    `ProtocolMismatch` that names that dialect; and an agent must prove that it speaks a legacy
+    dialect (`DocumentPeer.prove`).
     """
     watch = handshake_errors.HandshakeWatch()
     stream: Stream | None = None
@@ -278,7 +278,7 @@ class PlannedHandshake(Struct, frozen=True, kw_only=True):
     program: Program | None = None
     on_noise: Callable[[Noise | Stray], None] | None = None
     proving: bool = False
-    """Whether a dialect without a handshake must be proven by one of its own requests."""
+    """Whether an agent must prove that it speaks a legacy dialect (`DocumentPeer.prove`)."""
 
     def options_of(self, kind: type[D]) -> D:
         """Return the options of the dialect's client."""

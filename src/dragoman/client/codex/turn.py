@@ -111,8 +111,9 @@ class CodexTurn(ConversationTurn):
     # -- events
 
     def seen(self, event: model.Event) -> model.Event:
-        """Record when this turn starts. Returns the event, `TurnStarted` with this turn's prompt,
-        and `TurnEnded` with its usage and, after a failure without a login, that outcome."""
+        """Return an event of the thread, and record the start of this turn. Its `TurnStarted` gets
+        the prompt; its `TurnEnded` gets the usage and, if the turn failed without a login, the
+        outcome `AUTH_REQUIRED`."""
         if isinstance(event, model.TurnStarted) and self.id in (None, event.turn):
             # The response to `turn/start` may be late.
             self.id = event.turn

@@ -58,7 +58,7 @@ class DocumentTurn(ConversationTurn):
         super().__init__(conversation, self._client.connection.flow, self._client.budgets)
 
     async def begin(self) -> None:
-        """Send the prompt. If the session `takes_turns`, first wait for those of others."""
+        """Send the prompt. If the session `takes_turns`, first wait for turns of other sessions."""
         here = self._here
         if self.state is not TurnStage.NEW or not here.takes_turns:
             await super().begin()
