@@ -144,8 +144,8 @@ def was_cancelled() -> bool:
 async def await_callback(work: Awaitable[T]) -> T:
     """Await what a callback returned.
 
-    Raises `RuntimeError` if the callback lets the cancellation of something else escape: that must
-    not count as a cancellation of this task.
+    Raises `RuntimeError` if `work` raises `CancelledError` although this task was not cancelled:
+    that must not count as a cancellation of this task.
     """
     try:
         return await work
@@ -215,8 +215,8 @@ async def together(*work: Awaitable[T]) -> tuple[T, ...]: ...
 async def together(*work: Awaitable[Any]) -> tuple[Any, ...]:
     """Run awaitables concurrently and return their results, in order.
 
-    If one fails, the others are cancelled and awaited for at most `CLOSE_TIMEOUT`, and its
-    exception is raised; `asyncio.gather` leaves the others running.
+    If one fails, its exception is raised, after the others were cancelled and awaited for at most
+    `CLOSE_TIMEOUT`; `asyncio.gather` leaves the others running.
     """
     tasks = [asyncio.ensure_future(each) for each in work]  # noqa: TID251 - owned: ended below
     try:
