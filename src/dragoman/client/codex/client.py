@@ -130,9 +130,9 @@ class CodexOptions(DialectOptions, frozen=True, kw_only=True):
     """How the client behaves and what it requests from the server."""
 
     answer_questions: AnswerQuestions | None = None
-    """Answers questions, instead of `inquire`."""
+    """Callback that answers the server's questions to its user, instead of `inquire`."""
     answer_form: AnswerForm | None = None
-    """Answers forms, instead of `inquire`."""
+    """Callback that fills in the forms of MCP servers, instead of `inquire`."""
     approval_policy: str = "on-request"
     sandbox: str = "read-only"
     """With `approval_policy`, decides what may run without asking for permission. The default
