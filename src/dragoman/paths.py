@@ -39,9 +39,9 @@ RUNTIME: Final = "XDG_RUNTIME_DIR"
 it."""
 
 LASTING: Final = "lasting"
-"""Name of a marker file in the directory ``run`` in the state directory. If the file exists, that
-directory is used for sockets and locks, and not the one that `RUNTIME` names. `dragoman broker
-stdio` creates the file on systems that remove the latter at log-out."""
+"""Name of a marker file in ``run``, a directory in the state directory. If the file exists, ``run``
+is used for sockets and locks instead of the directory that `RUNTIME` names. `dragoman broker stdio`
+creates the file on systems that remove the latter at log-out."""
 
 ANDROID: Final = frozenset({"ANDROID_DATA", "ANDROID_ROOT"})
 """Variables that are set on Android, which calls itself Linux but keeps files elsewhere."""
@@ -77,8 +77,8 @@ class Paths(Struct, frozen=True, kw_only=True):
 
 
 def _expanded(value: str) -> str:
-    """Return the directory in the value of a variable, as an absolute path with ``~`` expanded. The
-    value is returned unchanged if the home directory is unknown."""
+    """Return the directory that a variable's value names, as an absolute path with ``~`` expanded.
+    If the home directory is unknown, ``~`` is left as it is."""
     expanded = os.path.expanduser(value)
     return expanded if expanded.startswith("~") else os.path.abspath(expanded)
 

@@ -247,8 +247,8 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def literals_in(text: str) -> Iterator[str]:
-    """Yield each literal of a shape that occurs in a text, except some if too few characters follow
-    for a secret."""
+    """Yield the literals of shapes that occur in a text. A literal may be left out if the
+    characters after it are too few, or not those of a secret."""
     for gate, pattern, literals in _GATED:
         if gate in text and compiled(pattern).search(text):
             for literal in literals:
