@@ -26,12 +26,12 @@ _READ_SIZE: Final = 64 * 1024
 
 
 class FileWatch:
-    """Calls `on_change` with the directory and the name of each file in it that changes, appears or
-    disappears, until `close`.
+    """Calls the callback `on_change` with a directory and a file's name whenever a file in one of
+    `folders` changes, appears or disappears, until `close`.
 
-    A change may be reported more than once. If too many happen at once, every file that is left is
-    reported, and deletions may be missed. Directories that do not exist yet are not watched, even
-    if they are created later.
+    A change may be reported more than once. If there are too many at once, all files that still
+    exist are reported, and deletions may be missed. Directories that do not exist yet are not
+    watched, even if they are created later.
     """
 
     def __init__(self, folders: Sequence[Path], on_change: Callable[[Path, str], None]) -> None:

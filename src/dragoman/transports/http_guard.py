@@ -33,13 +33,13 @@ BODY_TIMEOUT: Final = 10.0
 
 LINGER_SIZE: Final = 4 * MAX_BODY_SIZE
 LINGER_TIMEOUT: Final = 2.0
-"""How many bytes of an oversized body are still read, and for how many seconds: a client whose
-connection is closed while it sends does not see the response."""
+"""`LINGER_SIZE` and `LINGER_TIMEOUT`: how many bytes of an oversized body are still read, and for
+how many seconds. A client whose connection is closed while it sends does not see the response."""
 
 
 class AddressGuard:
-    """ASGI middleware: refuses a request if its Host or Origin is not allowed, or if its body is
-    too large or too slow; `authorize` checks the rest."""
+    """ASGI middleware: refuses a request if its Host or Origin is not allowed, if its body is too
+    large or too slow, or if `authorize`, which a subclass implements, refuses it."""
 
     takes_websockets = False
 
@@ -98,7 +98,8 @@ class AddressGuard:
         await self._inner(scope, replay, send)
 
     def _check(self, scope: Scope) -> None:
-        """Raise `HTTPException` if the request is refused for its headers or path."""
+        """Raise `HTTPException` if the Host or Origin is not allowed, or if `authorize` raises
+        it."""
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         hosts = [value.lower() for name, value in headers if name == b"host"]
         if len(hosts) != 1 or hosts[0] not in self.hosts:
@@ -151,7 +152,7 @@ class AddressGuard:
         return size.isdigit() and len(size) < 20 and int(size) <= self._max_body_size
 
     async def _linger(self, receive: Receive) -> None:
-        """Read and discard some more of an oversized body."""
+        """Read and discard more of an oversized body, within `LINGER_SIZE` and `LINGER_TIMEOUT`."""
         size = 0
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(self._body_timeout, LINGER_TIMEOUT)):

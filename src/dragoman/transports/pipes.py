@@ -46,10 +46,10 @@ SLOW_TIMEOUT = 0.003
 turn at once."""
 
 GROW_TIMEOUT = 0.0002
-"""The read size grows while a full read is handled within this time (seconds). That is so for a
-part of a long message; 64 KiB of small messages take twice as long, and everything decoded from one
-read is in memory at the same time. With five times this value, a stream of 20,000 updates took
-0.7 MiB more memory."""
+"""The read size grows only after a full read that was handled within this time (seconds), as a part
+of a long message is. 64 KiB of small messages take twice as long, and everything decoded from one
+read is in memory at the same time. With five times this value, a stream of 20,000 updates took 0.7
+MiB more memory."""
 
 WRITE_BATCH = 64
 """Number of buffers in one gathered write: well under IOV_MAX (1024), enough to fill a pipe."""

@@ -138,7 +138,7 @@ def own_descriptor(fd: int, access: int, *, platform: str = sys.platform) -> tup
 
 
 def _copy(fd: int) -> int:
-    """Return a copy that children do not inherit, above the three standard descriptors."""
+    """Return a copy of a descriptor that children do not inherit, above the three standard ones."""
     if sys.platform == "win32":
         import msvcrt
 

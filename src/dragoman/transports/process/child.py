@@ -238,8 +238,9 @@ class ChildProcess:
         await self.wait_gone()
 
     async def _keep(self) -> None:
-        """Wait until the child dies, end it if that is asked for, and kill what it left behind.
-        This object owns the task; the loop keeps this object alive while it watches the child."""
+        """Wait until the child dies or `shutdown` is called, end the child if it still lives, and
+        kill what it left behind. This object owns the task; the loop keeps this object alive while
+        it watches the child."""
         try:
             await asyncio.wait((self._death, self._asked), return_when=asyncio.FIRST_COMPLETED)
             if not self.exited:
@@ -264,8 +265,8 @@ class ChildProcess:
             self._settle()
 
     async def _bring_down(self) -> None:
-        """End the child in steps: ask it, terminate it, kill it. Each step waits for the exit that
-        it may cause."""
+        """End the child in steps: the callback `farewell`, SIGTERM, SIGKILL. After each step, wait
+        for the exit that it may cause."""
         if self.farewell is not None:
             await self.farewell()
             if await self._dies_within(self.times.exit_timeout):

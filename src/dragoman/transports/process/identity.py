@@ -88,8 +88,8 @@ def kill(identity: ProcessIdentity, number: int = signal.SIGTERM) -> bool:
     """Send the signal `number` to the identified process. Returns False if it is not proven to be
     alive, we may not signal it, or it is init or ourselves.
 
-    The handle is opened first and the identity checked under it, so a pid reused in between is
-    never hit.
+    Where the system has process handles, one is opened before the identity is checked, so that a
+    pid reused in between is never hit.
     """
     if identity.pid in (0, 1, os.getpid()):
         return False
@@ -141,8 +141,8 @@ def resident_size(pid: int, *, proc: Path = PROC) -> int | None:
 
 
 def resident_tree(pid: int, *, proc: Path = PROC) -> int | None:
-    """Return the resident memory of a process and all its descendants in bytes, or None if the
-    system does not report it."""
+    """Return the resident memory of a process and its descendants (at most `MAX_PROCESSES`
+    processes) in bytes, or None if the system does not report it."""
     total = resident_size(pid, proc=proc)
     if total is None:
         return None
@@ -163,7 +163,7 @@ def resident_tree(pid: int, *, proc: Path = PROC) -> int | None:
 
 
 def _all_children(proc: Path) -> dict[int, list[int]]:
-    """Return the pids of the children of every process, by parent, from one scan of all
+    """Return, for every process that has children, the pids of its children, from one scan of all
     processes."""
     below: dict[int, list[int]] = {}
     for entry in proc.iterdir() if proc.is_dir() else ():
@@ -173,7 +173,7 @@ def _all_children(proc: Path) -> dict[int, list[int]]:
 
 
 def parent_of(pid: int, *, proc: Path = PROC) -> int:
-    """Return the pid of the parent of a process, or 0 if the system does not report it."""
+    """Return the pid of a process's parent, or 0 if the system does not report it."""
     try:
         return int(_fields(pid, proc)[1])
     except (ValueError, IndexError):
@@ -213,7 +213,8 @@ def _fields(pid: int, proc: Path) -> list[bytes]:
 
 
 def _children(pid: int, proc: Path) -> list[int]:
-    """Return the children of a process (of all its threads), where the system reports them."""
+    """Return the pids of the children of a process (of all its threads), as far as the system
+    reports them."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in (proc / str(pid) / "task").iterdir():

@@ -115,8 +115,8 @@ async def run_program(
 
 
 async def _close(stream: Stream) -> None:
-    """Wait for the end of the program even if the caller is cancelled, so that what it holds, such
-    as a lock file of git, is released. The wait is bounded."""
+    """End the program and wait until it has ended, even if the caller is cancelled, so that what
+    the program holds, such as a lock file of git, is released. The wait is bounded."""
     cancelled: asyncio.CancelledError | None = None
     while True:
         try:

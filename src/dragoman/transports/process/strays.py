@@ -30,14 +30,14 @@ PROCESSES_PER_TURN = 32
 
 
 def find_strays(mark: str) -> list[int]:
-    """Return the pids of the living processes that carry a mark; none on other systems than
+    """Return the pids of the living processes that carry a mark; empty on systems other than
     Linux."""
     return list(warden.find(warden.mark_needle(mark))) if sys.platform == "linux" else []
 
 
 def find_owned(owner: str) -> list[int]:
-    """Return the pids of the living processes that carry any mark of an owner; none on other
-    systems than Linux."""
+    """Return the pids of the living processes that carry any mark of an owner; empty on systems
+    other than Linux."""
     return list(warden.find(warden.owner_needle(owner))) if sys.platform == "linux" else []
 
 

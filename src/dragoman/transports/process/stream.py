@@ -66,7 +66,7 @@ REST_SIZE = 1024 * 1024
 everything the dead child wrote, but not everything an orphan keeps writing."""
 
 STDERR_TAIL_SIZE = 64 * 1024
-"""Default number of bytes of the tail of stderr to keep."""
+"""Default size of the tail of stderr that is kept, in bytes."""
 
 DEFAULT_TIMES = ShutdownTimes()
 
@@ -118,7 +118,7 @@ def start_stream(
     platform: str = sys.platform,
     keep_alive: KeepAlive | None = None,
 ) -> tuple[ProcessStream, ChildProcess]:
-    """Start a program and return the stream and the process, for callers that need both."""
+    """Like `spawn`, but return the process as well as the stream, and keep stderr in `tail`."""
     with spawn_ends() as ends:
         for _ in range(3):
             ends += os.pipe()
@@ -144,9 +144,10 @@ def start_stream(
 
 @contextlib.contextmanager
 def spawn_ends() -> Iterator[list[int]]:
-    """Context manager that collects the descriptors of a child that is about to start.
+    """Context manager that yields an empty list, to which the caller adds the descriptors of a
+    child that is about to start.
 
-    If it does not start they are closed, and an `OSError` becomes a `SpawnError`.
+    If the body fails they are closed, and an `OSError` becomes a `SpawnError`.
     """
     ends: list[int] = []
     try:
@@ -216,7 +217,7 @@ def start_detached(
 
     It has its own session and the mark `DETACHED`, so neither a shutdown, nor the warden, nor a
     supervisor above us ends it. The caller has to bound its lifetime by other means, such as a
-    lease.
+    lease. Raises `SpawnError` if the program cannot be started.
     """
     environment = build_environment(inherit=inherit, extra=env, platform=platform)
     environment[MARK_NAME] = DETACHED
@@ -296,7 +297,8 @@ def _start(
 
 
 class StderrTail:
-    """The tail of stderr, bounded, for error messages."""
+    """The tail of stderr, bounded, for error messages. The callback `listener` gets all of
+    stderr."""
 
     def __init__(self, size: int, listener: Callable[[bytes], None] | None = None) -> None:
         self._size = size
@@ -308,7 +310,8 @@ class StderrTail:
         """Number of bytes received so far, including those no longer kept."""
 
     def add(self, data: bytes) -> None:
-        """Append output. A listener that fails is not called again; reading continues."""
+        """Append output, and pass it to the listener, which is not called again after it has
+        failed."""
         self._chunks.append(data)
         self._held_size += len(data)
         self.total_size += len(data)
@@ -484,7 +487,8 @@ class ProcessStream(Stream):
             self._end(self._exit())
 
     def _child_gone(self) -> None:
-        """Called when no writer is left. What is in the pipe may still be delivered."""
+        """Called when the child and all that it left behind are gone. Output in the pipe is still
+        delivered."""
         self._stdin.close()
         self._stderr.deliver_available(REST_SIZE)
         self._stderr.close()
@@ -541,7 +545,8 @@ class ProcessStream(Stream):
             self._timer = None
 
     def _conclude(self) -> None:
-        """Deliver what is in the pipe and end, as soon as the receiver accepts it."""
+        """Deliver what is in the pipe, and end the stream as soon as the receiver accepts the
+        rest."""
         self._concluding = True
         try:
             if self._receiver is not None:

@@ -245,8 +245,8 @@ def _expand(word: str, folder: str) -> str:
 def _first_program(
     names: Sequence[str], shim: str, environment: Mapping[str, str], files: FileLookup
 ) -> str | None:
-    """Return the first of several programs that exists next to the shim or on PATH, or None. Raises
-    `ProgramNotFound` instead if the last one is node or an absolute path."""
+    """Return the path of the first of `names` that is found next to the shim or on PATH. If none
+    is, raise `ProgramNotFound` if the last one is node or an absolute path, else return None."""
     for name in names:
         try:
             return find_program(name, environment=environment, files=files)
