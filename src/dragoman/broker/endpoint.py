@@ -74,8 +74,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return self.logs / f"broker-{self.name}.log"
 
     def record(self, pid: int) -> Path:
-        """Return the path of the record file of the broker with this pid: what to clean up if that
-        process is killed."""
+        """Return the path of this broker's record file, which names what to clean up if its
+        process, `pid`, is killed."""
         return self.runtime / f"{self.name}.{pid}{RECORD}"
 
     def make_safe(self) -> None:

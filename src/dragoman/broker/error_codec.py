@@ -109,7 +109,7 @@ def refusal(error: DragomanError) -> RemoteError:
 
 def with_notice(refused: RemoteError, notice: str) -> RemoteError:
     """Return the error with a notice for the caller's user added to its data. Unchanged if the
-    notice is empty or the data has no room for one."""
+    notice is empty or the data is not an object."""
     data = {} if refused.data is None else refused.data
     if not notice or not isinstance(data, dict):
         return refused
@@ -147,8 +147,8 @@ def busy(limit: int) -> BrokerBusy:
 
 
 def _plain(value: Any) -> tuple[Any] | None:
-    """Return a value as JSON, wrapped in a tuple because it may be None; None if JSON cannot
-    represent it."""
+    """Return a value as JSON decodes it, of a long text only the end, wrapped in a tuple because it
+    may be None. Returns None if JSON cannot represent the value."""
     if isinstance(value, str):
         return (value[-MAX_TEXT_SIZE:],)
     try:

@@ -161,7 +161,8 @@ class WarmClient(AcpClient):
         return True
 
     def _answered_elsewhere(self, params: Raw) -> None:
-        """Withdraw an open question that was answered elsewhere, for example in a console."""
+        """Withdraw our approver's open question that was answered elsewhere, for example in a
+        console."""
         from dragoman.client.permissions import Answer
         from dragoman.policy.approver import Approver
 
@@ -176,8 +177,8 @@ class WarmClient(AcpClient):
             permit.answered_elsewhere(told.tool_call_id, answer)
 
     def cancel_meta(self, why: DragomanError | None) -> dict[str, Any] | None:
-        """Return the `_meta` of a cancel for the reason `why`: an exceeded budget, because the
-        broker records how the turn ended; None for any other reason."""
+        """Return the `_meta` of a cancel: the exceeded budget if that is the reason `why`, because
+        the broker records how the turn ended; otherwise None."""
         if not isinstance(why, BudgetExceeded):
             return None
         return {"dragoman": {"expired": {"budget": why.budget, "timeout": why.timeout}}}

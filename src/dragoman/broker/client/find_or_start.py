@@ -180,8 +180,8 @@ class BrokerSearch:
 def outdated(greeting: BrokerHello, spec: BrokerSpec) -> str | None:
     """Return why a broker has to be replaced, or None if it can be used.
 
-    An older dragoman uses a newer broker if both understand each other: two installations must not
-    keep replacing each other's brokers. Raises `BrokerUnavailable` if they do not.
+    An older dragoman uses a newer broker if both have the same protocol number: two installations
+    must not keep replacing each other's brokers. Raises `BrokerUnavailable` if the numbers differ.
     """
     if greeting.identity and greeting.identity != spec.identity_digest:
         return "the peer's files have changed"

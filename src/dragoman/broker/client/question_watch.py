@@ -91,7 +91,8 @@ async def watch_questions(
     longer answers.
 
     The callback `on_connected` gets the response; right after it, `on_question` is called with each
-    open question, and then with each new one. Raises `DragomanError` if the broker cannot be
+    open question, and then with each new one. `on_settled` is called when one no longer waits for
+    an answer. With `answers`, questions wait for us. Raises `DragomanError` if the broker cannot be
     reached or its version does not support this.
     """
     notices = _Notices(on_question, on_settled)

@@ -72,8 +72,8 @@ def _sweep_records(folder: Path) -> list[Reaped]:
 
 @contextlib.contextmanager
 def _one_of_many(path: Path) -> Iterator[None]:
-    """Context manager: log a lock that cannot be opened, so that the files of other brokers are
-    still cleaned up."""
+    """Context manager: log an `OSError` instead of raising it, so that the files of other brokers
+    are still cleaned up."""
     try:
         yield
     except OSError as error:

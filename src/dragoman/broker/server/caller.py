@@ -120,7 +120,7 @@ class Caller:
             await self.connection.wait_ended()
 
     def offers(self, method: str) -> bool:
-        """Return whether the caller can answer this request from the peer."""
+        """Return whether the caller can answer the peer's requests with this method."""
         if not self.greeted or self.connection.failure is not None:
             return False
         if method == PERMISSION:
@@ -350,7 +350,7 @@ class Caller:
     # -- requests to the peer
 
     def _forward(self, request: Request) -> Any:
-        """Forward a request to the peer, with the peer's id of its session."""
+        """Forward a request to the peer, with its session id replaced by the peer's."""
         method = request.method
         if method.startswith(protocol.PREFIX) or not (
             method.startswith("_")
@@ -461,7 +461,7 @@ class Caller:
             self.connection.cancel_inbound(id)
 
     async def _guarded(self, work: Any) -> Any:
-        """Run work for the caller and translate errors to protocol errors."""
+        """Await `work`, and translate its errors to protocol errors."""
         try:
             return await work
         except RemoteError:

@@ -158,7 +158,8 @@ class EventReader:
         self._catch_up()
 
     def behind(self, action: Callable[[], None]) -> None:
-        """Call `action` once all events so far were sent, at once if none is pending."""
+        """Call the callback `action` once all events so far were sent, at once if none is
+        pending."""
         if self._scopes:
             self._behind.append((self._session.log.next, action))
         else:
@@ -259,7 +260,7 @@ class EventReader:
 
 
 def renamed(params: Raw, session_id: str) -> Raw:
-    """Return the params with this session id in place of their own."""
+    """Return an update's params, with their session id replaced by this one."""
     members = msgspec.json.decode(params, type=dict[str, Raw])
     members["sessionId"] = Raw(msgspec.json.encode(session_id))
     return Raw(msgspec.json.encode(members))

@@ -42,7 +42,8 @@ class UnstoredNote(Struct, frozen=True, kw_only=True):
 
 
 def leave(runtime: Path, store: Path, lost: Mapping[str, int], *, why: str) -> None:
-    """Note how many events of which sessions are lost, in the log and, if possible, in a file."""
+    """Record how many events of each session (by key) are lost: in the log and, if possible, in a
+    note file for the next broker. `why` is for the record in the store."""
     log.error("the last events of these sessions are not stored: %s", dict(lost))
     folder = runtime / FOLDER
     name = f"{time.time_ns()}-{os.getpid()}"

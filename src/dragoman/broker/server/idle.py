@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class IdleClock:
-    """Idle timer: calls `over` when the broker has been idle for `ttl` seconds."""
+    """Idle timer: calls the callback `over` when the broker has been idle for `ttl` seconds."""
 
     def __init__(self, ttl: float, over: Callable[[], None]) -> None:
         self.ttl = ttl
@@ -81,9 +81,10 @@ class _Idle:
 
 
 async def trim(folder: Path, *, own_pid: int, max_idle: int) -> list[str]:
-    """If too many brokers are idle, ask those idle longest to stop.
+    """If more than `max_idle` brokers are idle, ask those idle longest to stop.
 
-    Called by a broker that has just become idle. Returns the names of those that stop.
+    Called by a broker that has just become idle, which counts as one of them. Returns the names of
+    those that agreed to stop.
     """
     others = [
         record

@@ -76,7 +76,8 @@ class Job:
         """The caller's request; None if it was submitted."""
         self.policy = policy
         self.asks = asks
-        """Whether to ask a watching person if only the policy's preset would refuse."""
+        """Whether a watching person is asked for permission where only the policy's preset would
+        refuse."""
         self.wait = wait
         """Seconds that a question waits while no person can answer it."""
         self.fresh = fresh
@@ -118,8 +119,8 @@ class Job:
         self._waiting: list[Callable[[], object]] = []
 
     def when_ended(self, action: Callable[[], object]) -> None:
-        """Call `action` when the job's end is stored or cannot be stored, at once if that is
-        already known."""
+        """Call the callback `action` when the job's end is stored or cannot be stored, at once if
+        that is already known."""
         if self.state == "ended":
             action()
         else:

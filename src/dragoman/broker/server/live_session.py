@@ -268,7 +268,7 @@ class LiveSession:
     # -- readers
 
     def reader(self, caller: Caller) -> EventReader:
-        """Return a caller's reader, created on first use."""
+        """Return the reader of a caller; create it on first use."""
         reader = self.readers.get(caller)
         if reader is None:
             # A caller without a handshake announced nothing: it is ours, and accepts every update.
@@ -415,8 +415,8 @@ class LiveSession:
         return Usage(context_used=told.used, context_size=told.size, cost=self._spent(told))
 
     def _spent(self, told: acp.UsageUpdate) -> Cost | None:
-        """Return the cost since the last report, or None if unknown. Agents report the cost of the
-        whole session."""
+        """Return what was spent since `cost` was last updated, and update it: agents report the
+        cost of the whole session. None if unknown."""
         before = self.cost
         if told.cost is None:
             return None
@@ -449,8 +449,8 @@ class LiveSession:
     # -- peer restarts
 
     def lost(self) -> None:
-        """Leave the session with the process that it had before `moved`, because the new process
-        could not open it. Its id and settings stay as `moved` left them."""
+        """Return the session to the peer process that it had before `moved`, because the new
+        process could not open it. The id and the settings stay as `moved` left them."""
         self.far = self._before
         self.end_replay()
 

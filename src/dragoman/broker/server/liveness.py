@@ -59,9 +59,10 @@ class Liveness:
         self._probes: dict[PeerLink, asyncio.Task[None]] = {}
 
     def expect(self, far: PeerLink, what: str, timeout: float | None) -> Callable[[], None]:
-        """Expect a response to `what` within `timeout` seconds; None expects nothing. The probe
-        starts early enough to finish by then. Call the returned function when the response
-        arrives, and only then: even if the caller stops waiting, the response is still pending."""
+        """Expect a response within `timeout` seconds; with None, check nothing. `what` names the
+        request in the error. The probe starts early enough to finish by then. Call the returned
+        function when the response arrives, and only then: even if the caller stops waiting, the
+        response is still pending."""
         if timeout is None:
             return lambda: None
         heard = far.heard
@@ -97,9 +98,9 @@ class Liveness:
         asyncio.get_running_loop().call_later(self._first_look, look)
 
     def doubt(self, far: PeerLink, what: str, *, heard: int, window: float = 0.0) -> None:
-        """Check whether the peer still responds, unless something was received since its `heard`
-        had this value. The peer has `window` seconds to send anything, and at least the time of a
-        probe."""
+        """Start a probe of the peer, unless something was received since its `heard` had this
+        value, or a probe is running. The peer has `window` seconds to send anything, and at least
+        the time of a probe."""
         if far.heard == heard and far.failure is None and far not in self._probes:
             window = max(window, self._probe_timeout)
             probe = self._probe(far, what, heard, window)

@@ -218,8 +218,9 @@ class PeerTrace:
 async def reach(
     spec: BrokerSpec, generation: int, on_stderr: Callable[[bytes], None] | None = None
 ) -> AsyncIterator[PeerLink]:
-    """Context manager: start or connect to the peer of a spec and perform the handshake; the peer
-    is ended on exit. Raises what a direct start raises."""
+    """Context manager: start the peer of a spec, or connect to it, and perform the handshake. On
+    exit the connection is closed, and a started peer is ended. Raises what a direct start
+    raises."""
     told: dict[str, Any] = {"name": spec.peer, "command_titles": spec.command_titles}
     async with AsyncExitStack() as stack:
         target = list(spec.command) if spec.command is not None else str(spec.address)

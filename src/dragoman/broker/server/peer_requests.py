@@ -106,8 +106,8 @@ SERVICES: Final[dict[str, Callable[[Any], Question]]] = {
         asked.session_id, asked.command, asked.args, cwd=asked.cwd, env=asked.env
     ),
 }
-"""Requests that this process serves for the peer, each with the function that turns it into a
-permission question for the policy of the turn."""
+"""Requests that need permission if this process serves them, each with the function that turns its
+decoded params into a question for the policy of the turn."""
 
 _READ_PARAMS: Final[dict[str, Callable[[Raw], Any]]] = {
     acp.FS_READ_TEXT_FILE.name: acp.FS_READ_TEXT_FILE.decode_params,
@@ -180,7 +180,7 @@ class PendingQuestion:
         self._timer = loop.call_later(timeout, self._not_told)
 
     def ask(self) -> None:
-        """Called when all events before the question were sent to the caller: ask it."""
+        """Send the question to the caller. Called when all events before it were sent there."""
         if self._over or self.caller is None:
             return
         if self._timer is not None:
@@ -261,8 +261,8 @@ class PendingQuestion:
         return self.request
 
     def give_up(self, error: DragomanError) -> None:
-        """Withdraw the question because the peer cancelled its request. Notifies the caller and
-        answers the peer."""
+        """Withdraw the question, because the peer cancelled its request: notify the caller, and
+        refuse the request with `error`."""
         if self.call_off() is not None and isinstance(error, RemoteError):
             self.questions.refused(self.request, error)
 
@@ -289,7 +289,8 @@ class PeerQuestions:
         self._allowed: deque[tuple[Job, Raw]] = deque(maxlen=MAX_ALLOWED)
 
     def request(self, request: Request) -> Any:
-        """Return the answer, `LATER` if it follows, or `HERE` if the broker serves the request."""
+        """Return the answer, `LATER` if it follows, or `HERE` if the broker serves the request.
+        Raises `RemoteError` if the request is invalid or refused."""
         job = self.session.job
         caller = None if job is None else job.caller
         method = request.method
@@ -333,8 +334,8 @@ class PeerQuestions:
         return self._approver().remembers(self._question(asked))
 
     def turn_ended(self, job: Job) -> None:
-        """Withdraw the open questions of a turn. Other requests may outlast it, such as the wait
-        for a terminal."""
+        """Withdraw a turn's open questions. Other requests, such as waiting for a terminal, may
+        outlast it."""
         self._withdraw(
             asked
             for asked in self.open
@@ -358,14 +359,13 @@ class PeerQuestions:
                 self.unanswered(request)
 
     def left(self, caller: Caller) -> None:
-        """Decide the open questions of a caller that has disconnected."""
+        """Decide, as unanswered, the open questions that a disconnected caller was asked."""
         for asked in list(self.open):
             if asked.caller is caller and (request := asked.call_off()) is not None:
                 self.unanswered(request)
 
     def _declined(self, request: Request) -> acp.ElicitationDeclined:
-        """Decline a question that neither a caller nor a watcher answers, and report that at the
-        end of the turn and with the job."""
+        """Decline a question that no caller or watcher answers, and note that with the job."""
         job = self.session.job
         if job is not None:
             try:

@@ -240,8 +240,9 @@ def _sees(watch: Watch, job: str | None) -> bool:
 
 
 def _chosen_kind(params: Raw, result: Raw) -> str:
-    """Return the kind of the option that an answer chooses; `REJECT_ONCE` for a cancelled one if no
-    option refuses. Raises `RemoteError` if it chooses none that was shown."""
+    """Return the kind of the option that an answer chooses; `REJECT_ONCE` if the answer is
+    "cancelled" and no option refuses. Raises `RemoteError` if it chooses none of the options in
+    `params`."""
     try:
         chosen = decode_typed(result, _Permission).outcome
     except UNDECODABLE as error:

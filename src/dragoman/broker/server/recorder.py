@@ -403,8 +403,8 @@ class BrokerRecorder:
             self._ending = self._tasks.start(self._end_jobs(), "store the ends of jobs")
 
     def _judge_text(self, job: Job) -> None:
-        """Record a failure for a job whose text is an error message of the peer, as callers do with
-        a result."""
+        """Record a failure if the text of a job is an error message of the peer, by the rules that
+        callers apply to a result."""
         from dragoman.catalogue.descriptor import Quirks
         from dragoman.catalogue.open import judge
 

@@ -59,8 +59,8 @@ NO_SERVERS: Final = Raw(b"[]")
 
 LEAVE_LOOKS: Final = 20
 LEAVE_INTERVAL: Final = 0.02
-"""Number of checks, and seconds before each, for whether a caller that has a session open has
-disconnected. A command that ended before the next one began has closed its connection by then."""
+"""Maximum number of checks whether other callers have left a session, and seconds after each. By
+then, the connection of a command that ended before the next one began is known to be closed."""
 
 _SESSION_KEPT: Final = frozenset(
     {
@@ -112,8 +112,8 @@ class Sessions:
         return await self._once_more(lambda: self._new(caller, method, params))
 
     async def _once_more(self, ask: Callable[[], Coroutine[Any, Any, Raw]]) -> Raw:
-        """Call `ask`. Call it again, for the peer's next process, if the peer was hung or ended
-        before the request was sent to it, unless half of the timeout has passed."""
+        """Return the result of `ask`. If the peer hung, or ended before the request was sent to it,
+        call `ask` once more, unless half of the session timeout has passed."""
         clock = asyncio.get_running_loop().time
         began_at = clock()
         try:
@@ -218,8 +218,8 @@ class Sessions:
         return with_added(pack(session.settings()), Added(key=session.key))
 
     async def close(self, caller: Caller, params: Raw) -> Raw:
-        """Cancel the turns of a caller that closes a session. If no other caller has the session
-        open, it is closed too, after its last turn."""
+        """Close a session for a caller, and cancel that caller's turns in it. If no other caller
+        has the session open, the broker closes it too, after its last turn."""
         about = protocol.read(params, protocol.SessionParams)
         session = self.require(about.session_id)
         session.close_for(caller)
@@ -235,7 +235,7 @@ class Sessions:
         return Raw(b"{}")
 
     def close_if_done(self, session: LiveSession) -> None:
-        """Close a session that was opened only for its jobs, once they have ended and no caller has
+        """Close a session that was opened only for its jobs, if they have ended and no caller has
         it open.
 
         This also covers callers that disconnected before the end or were killed.
@@ -357,8 +357,8 @@ class Sessions:
 
     @contextlib.contextmanager
     def _leaves(self, id: str) -> Iterator[None]:
-        """Context manager for closing or releasing the session with this id of the peer. A request
-        that opens it again waits for the end, so that it is not closed again."""
+        """Context manager for closing or releasing the session with this id of the peer. Requests
+        that open the session again wait for the end, so that the reopened session is not closed."""
         left = self._leaving[id] = asyncio.Event()
         try:
             yield
@@ -385,8 +385,8 @@ class Sessions:
         return session.first_id in self._locks
 
     async def restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
-        """Ensure that the peer has a session open. One that the peer has lost continues in a new
-        one if `fresh` is set. Returns the state of its context: `live`, `restored` or `fresh`."""
+        """Ensure that the peer has a session open; see `_restore`, which raises `SessionLost`.
+        Returns the state of its context: `live`, `restored` or `fresh`."""
         async with self._lock(session.id):
             context = "live"
             if session.far is not far:
@@ -501,9 +501,9 @@ class Sessions:
         return session
 
     async def _restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
-        """Have a new process of the peer reopen a session of the previous one. If that fails,
-        replace it with a new session if it had no prompt yet or `fresh` is set. Returns the state
-        of its context."""
+        """Have a new process of the peer reopen a session of the previous one. If that process does
+        not have it, replace it with a new session if it had no prompt yet or `fresh` is set; else
+        raise `SessionLost`. Returns the state of its context."""
         named = session.name or session.id
         problem: DragomanError = SessionLost(
             "the agent was restarted (it had ended, or was killed) and cannot reopen the "

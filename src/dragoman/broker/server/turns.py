@@ -89,8 +89,8 @@ class Turns:
     # -- start
 
     def put(self, job: Job) -> None:
-        """Queue a job to run when its turn comes. Raises `BrokerBusy` if too many are waiting, and
-        `UsageError` if the id is known."""
+        """Queue a job, and start it if it may run now. Raises `BrokerBusy` if too many are waiting,
+        and `UsageError` if the id is known."""
         if self.jobs.get(job.id) is not None:
             raise UsageError(f"job {job.id!r} already exists; a prompt is not sent twice")
         self.queue.put(job)
@@ -101,7 +101,7 @@ class Turns:
             self._broker.job_changed(job)
 
     def advance(self) -> None:
-        """Start everything that may run now."""
+        """Start the queued jobs that may run now."""
         while not self._holding and (job := self.queue.ready()) is not None:
             self._start(job)
 
@@ -226,7 +226,7 @@ class Turns:
     # -- end
 
     def _settled(self, job: Job, result: Raw | None, error: DragomanError | None) -> None:
-        """Called when the peer has answered or died."""
+        """Called when the peer has answered the prompt, or is gone."""
         session = job.session
         move = session.cancelling.on(Trigger.ANSWER)
         if move is Move.RELEASE:
@@ -250,7 +250,8 @@ class Turns:
     def _end(
         self, job: Job, *, result: Raw | None = None, error: DragomanError | None = None
     ) -> None:
-        """Called when a job has ended, for any reason."""
+        """End a job, for any reason: record its outcome, and have it stored. `_stored` then
+        answers."""
         session = job.session
         if (grace := self._graces.pop(job, None)) is not None:
             grace.cancel()
