@@ -96,7 +96,8 @@ async def open_stream(address: str, *, timeout: float = ANSWER_TIMEOUT) -> Strea
 
 
 def started(stream: Stream, *, settings: ConnectionSettings | None = None) -> Connection:
-    """Return a connection that can send requests immediately and that a client can take over."""
+    """Start a connection over `stream` and return it. It can send requests at once, and a client
+    can take it over."""
     connection = Connection(
         stream,
         End.CLIENT,

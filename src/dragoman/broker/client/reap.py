@@ -115,7 +115,8 @@ def _remove_address(folder: Path, record: BrokerRecord) -> list[str]:
 
 
 def _sweep_files(folder: Path) -> list[Reaped]:
-    """Remove sockets and locks without a record: the broker died before it wrote one."""
+    """Remove the locks that no process holds, and their sockets, such as those of a broker that
+    died before it wrote a record."""
     reaped: list[Reaped] = []
     try:
         names = sorted(path.name for path in folder.iterdir())

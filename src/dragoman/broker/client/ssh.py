@@ -117,7 +117,7 @@ class HostConnection:
         self._messages = messages
 
     def listen(self, listener: Callable[[Notification], None]) -> None:
-        """Call `listener` with every notification from the remote side from now on."""
+        """Call the callback `listener` with every notification from the remote side from now on."""
         self._messages.listener = listener
 
     async def call(self, method: str, params: Any, *, timeout: float | None) -> msgspec.Raw:

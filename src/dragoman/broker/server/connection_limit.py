@@ -43,7 +43,7 @@ def most_connections() -> int:
 
 
 def is_full(callers: Iterable[Caller]) -> bool:
-    """Return whether so many callers have sent `initialize` that one more has to be refused."""
+    """Return whether the callers that have sent `initialize` leave no room for one more."""
     return sum(1 for each in callers if each.greeted) >= most_connections() - SPARE
 
 

@@ -260,7 +260,7 @@ class EventReader:
 
 
 def renamed(params: Raw, session_id: str) -> Raw:
-    """Return an update's params, with their session id replaced by this one."""
+    """Return a message's params, with the session id in them replaced by this one."""
     members = msgspec.json.decode(params, type=dict[str, Raw])
     members["sessionId"] = Raw(msgspec.json.encode(session_id))
     return Raw(msgspec.json.encode(members))

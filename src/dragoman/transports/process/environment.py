@@ -154,10 +154,11 @@ def absolute_entries(path: str, *, platform: str = sys.platform) -> str:
 
 
 def which(program: str, *, path: str | None = None, platform: str = sys.platform) -> str | None:
-    """Return the file a command name resolves to on this PATH (by default ours), or None if not
-    found.
+    """Return the path of the file that a command name resolves to on this PATH (by default ours),
+    or None if there is none.
 
-    Unlike `shutil.which`, it searches only the directories that a child would be started from.
+    Unlike `shutil.which`, it searches only the directories in which a child's program is looked
+    for.
     """
     environment = {"PATH": os.environ.get("PATH", os.defpath) if path is None else path}
     try:
@@ -176,7 +177,8 @@ def which(program: str, *, path: str | None = None, platform: str = sys.platform
 def find_program(
     program: str, *, environment: Mapping[str, str], folder: str | os.PathLike[str] | None = None
 ) -> str:
-    """Return the path of the file a command name resolves to for a child with this environment.
+    """Return the path of the file that a command name resolves to for a child with this
+    environment.
 
     A name with a slash is a path; a relative one is resolved against the child's working directory,
     `folder`. Raises `ProgramNotFound`, or `SpawnError` if the file cannot be executed.

@@ -217,7 +217,7 @@ def read_register(fd: int) -> set[int]:
 
 
 def parent_of(pid: int) -> int:
-    """Return the pid of the parent of a process, or 0 if there is no such process."""
+    """Return the pid of a process's parent, or 0 if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name in parentheses may itself hold a parenthesis.
@@ -227,8 +227,8 @@ def parent_of(pid: int) -> int:
 
 
 def supervise(child: int) -> None:
-    """Reap everything that ends, until the child with this pid has ended. Then end everything else
-    that was adopted."""
+    """Reap everything that ends, until the child with this pid has ended. Then end all other
+    children, including adopted ones, except detached processes."""
     while True:
         try:
             if os.wait()[0] == child:

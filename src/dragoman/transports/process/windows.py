@@ -87,7 +87,8 @@ class RealFiles:
 
 @dataclass(frozen=True, slots=True)
 class CreateProcessPlan:
-    """The arguments for CreateProcess."""
+    """The arguments for CreateProcess. `environment` has only variables to add to the child's
+    own."""
 
     program: str
     command_line: str
@@ -271,7 +272,8 @@ def _is_batch(path: str) -> bool:
 
 
 def _variable(environment: Mapping[str, str], name: str) -> str:
-    """Return an environment variable, case-insensitively as on Windows."""
+    """Return the variable with this upper-case name, in any case as on Windows; empty if not
+    set."""
     for known, value in environment.items():
         if known.upper() == name:
             return value
