@@ -130,8 +130,8 @@ def names_a_secret(name: str) -> bool:
 def redact_value(value: Any, text: Callable[[str], str]) -> Any:
     """Return a redacted copy of a JSON value.
 
-    Three kinds of strings are replaced as a whole: those below a key that names a secret, the
-    `value` next to a `name` that does (the form of environment variables and headers), and an
+    Three kinds of strings are replaced as a whole: those below a key that names a secret, those in
+    the `value` next to a `name` that does (the form of environment variables and headers), and an
     argument after an option that does. The callback `text` redacts each key, and each string that
     is not replaced as a whole. Numbers are kept: a count of tokens is not a token.
     """

@@ -138,7 +138,8 @@ def own_descriptor(fd: int, access: int, *, platform: str = sys.platform) -> tup
 
 
 def _copy(fd: int) -> int:
-    """Return a copy of a descriptor that children do not inherit, above the three standard ones."""
+    """Return a copy of a descriptor. It is above the three standard ones; children do not inherit
+    it."""
     if sys.platform == "win32":
         import msvcrt
 

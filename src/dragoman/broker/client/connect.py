@@ -361,7 +361,7 @@ async def _reach(
     options: ConnectOptions,
     ttl: float | None,
 ) -> AcpPeer:
-    """Connect to the broker of a peer, which is started if none runs, and return the peer after the
+    """Connect to the broker of a peer, start a broker if none runs, and return the peer after the
     handshake."""
     ours = _near_options(way, spec, workspace, options)
 

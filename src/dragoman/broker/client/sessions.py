@@ -85,8 +85,8 @@ async def sessions_in(broker: str, paths: Paths) -> list[dict[str, Any]]:
 
 
 async def take_over(session: SessionRecord, *, broker: str | None, pid: int, paths: Paths) -> None:
-    """Ensure that no other process has a stored session open before it continues in `broker` or,
-    without a broker, in the process `pid`.
+    """Ensure that no other process has a stored session open, so that the session can continue in
+    `broker` or, without a broker, in the process `pid`.
 
     Two processes with one session would not see each other's turns. A broker whose peer cannot
     close the session is stopped if it is idle. Raises `TurnInProgress` if the session is in use,

@@ -59,9 +59,9 @@ class PeerSide:
         *,
         id: str | None = None,
     ) -> Raw:
-        """Call a method that opens a session, and return its result. `opened` is called with the
-        result while the response is being read, before anything is handled that the peer sent after
-        it. `id` is that of a session that the broker knows already; None for a new one. Raises
+        """Call a method that opens a session, and return its result. The callback `opened` gets the
+        result while the response is being read, before anything that the peer sent after it is
+        handled. `id` is that of a session that the broker knows already; None for a new one. Raises
         `CallTimeout` if the peer does not respond in time."""
         future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
 

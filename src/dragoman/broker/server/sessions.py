@@ -385,8 +385,8 @@ class Sessions:
         return session.first_id in self._locks
 
     async def restore(self, session: LiveSession, far: PeerLink, *, fresh: bool) -> str:
-        """Ensure that the peer has a session open; see `_restore`, which raises `SessionLost`.
-        Returns the state of its context: `live`, `restored` or `fresh`."""
+        """Ensure that the peer has a session open; if the peer has lost it, `_restore` decides.
+        Returns the state of the context: `live`, `restored` or `fresh`. Raises `SessionLost`."""
         async with self._lock(session.id):
             context = "live"
             if session.far is not far:
