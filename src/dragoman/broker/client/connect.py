@@ -234,7 +234,8 @@ def spec_of(
 ) -> BrokerSpec:
     """Return the broker spec for these options; the same options give the same broker.
 
-    Raises `BrokerUnavailable` if an option cannot be sent to another process.
+    Values in `details` that cannot be sent to another process, such as callbacks, are left out for
+    an ACP peer. For any other peer they raise `BrokerUnavailable`.
     """
     options = options or ConnectOptions()
     spoken = dialect_of(way, options)

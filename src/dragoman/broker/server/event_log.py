@@ -74,7 +74,8 @@ class EventLog:
 
     @property
     def size(self) -> int:
-        """Size in bytes of the lines that were taken and are still in memory."""
+        """Size in bytes of the lines that were taken and are still in memory, with their
+        overhead."""
         return self._size
 
     def append(self, event: Notification) -> None:
