@@ -94,7 +94,8 @@ def _failure(why: str) -> Failure:
 
 
 def decision_of(executed: ExecutedJob, *, prompt: str = "") -> Decision:
-    """Return the machine's routing decision, or one without candidates if it is unknown."""
+    """Return the routing decision of the other machine, or one without candidates if that is
+    unknown."""
     done = executed.delegation
     if done is not None:
         return done.decision
@@ -157,8 +158,8 @@ def record_executed(
 
 
 def plausible(report: AttemptReport) -> AttemptReport:
-    """Return another machine's report, changed so that impossible token counts become unknown. So
-    does a negative cost, which would lower the total here."""
+    """Return another machine's report, changed so that impossible token counts and a negative cost
+    become unknown. A negative cost would lower the total here."""
     tokens, cost = report.tokens, report.cost
     counts = (tokens.input, tokens.output, tokens.total)
     if any(count != plausible_count(count) for count in counts):

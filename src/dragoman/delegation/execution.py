@@ -538,7 +538,7 @@ class _DelegationRun:
         return f"the time limit of {deadline.seconds:g} s{option} was reached"
 
     def _obstacle(self, attempt: Attempt, report: AttemptReport) -> str:
-        """Return why nothing more may be tried after a failed attempt; empty if that is allowed."""
+        """Return why no peer may be tried after a failed attempt; empty if another one may."""
         if self.cancel.pulled:
             return "it was interrupted"
         if self._deadline is not None and not self._deadline.left:

@@ -266,8 +266,9 @@ class ExecutorRun:
         )
 
     async def _patched(self, report: AttemptReport, patch: bytes) -> AttemptReport:
-        """Apply or keep the patch, and return the report with the result. If the caller is
-        cancelled, this is completed first, and a notice says where the changes are."""
+        """Apply or save the patch, and return the report, updated for it. If the caller is
+        cancelled, the work on the patch is finished first, and a notice says where the changes
+        are."""
         done = report
 
         async def work() -> None:

@@ -37,8 +37,8 @@ PASSING: Final = 60.0
 
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 30.0
-"""Upper bound, in seconds, of the random pause before the first retry, and the maximum to which
-each further retry doubles it: short enough for a user who waits."""
+"""The random pause before the first retry is at most `FIRST_BACKOFF` seconds. Each further retry
+doubles this bound, up to `LONGEST_BACKOFF`, which is short enough for a user who waits."""
 
 
 class Sign(enum.StrEnum):

@@ -126,7 +126,7 @@ class HostTurn:
         """The copy with the changes of a finished turn, until they are applied here."""
 
     async def run(self, worktree: Path) -> str:
-        """Run the request in a copy of a worktree on the host, and apply the changes to the
+        """Copy the worktree to the host, run the request in the copy, and apply its changes to the
         worktree. Returns the directory of the copy on the host, or the worktree itself if it was
         not sent.
 
@@ -397,7 +397,8 @@ class HostTurn:
         return f"fetch them with `dragoman hosts fetch {self._host.name} {sent.id}`"
 
     async def _remove(self, sent: SentWorkspace) -> None:
-        """Remove the copy on the host. If that fails, the host removes it after some days."""
+        """Remove the copy on the host. If that fails, it is removed there when files are received
+        after `sent_tree.MAX_AGE`."""
         try:
             await remove_workspace(self._host, sent.id)
         except DragomanError as error:

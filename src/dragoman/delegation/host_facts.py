@@ -150,7 +150,7 @@ def _unenforced(
     descriptor: Descriptor | None,
 ) -> str:
     """Return why the local policy could not be enforced on the host; empty if no reason is known
-    here."""
+    here, or if the policy restricts nothing."""
     if allows_everything(policy):
         return ""
     for rule in _rules(policy):
@@ -173,8 +173,8 @@ def _rules(policy: Policy) -> Iterator[Rule]:
 
 
 def _local_path(rule: Rule, workspace: Path) -> str:
-    """Return an absolute path in a restricting rule that names the workspace, something in it, or a
-    directory above it other than the root; empty if there is none."""
+    """Return the first absolute path of a rule that names the workspace, something in it, or a
+    directory above it other than the root; empty if none does, or if the rule does not restrict."""
     if not rule.restricts:
         return ""
     top = os.path.realpath(workspace)

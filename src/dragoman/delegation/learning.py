@@ -111,7 +111,7 @@ def lesson(report: AttemptReport, arm: Arm, *, now: float) -> Learned | None:
 
 
 def ending_of(report: AttemptReport) -> Ending:
-    """Return how an attempt ended, for the ledger. A check gives the verdict."""
+    """Return how an attempt ended, for the ledger. If a check ran, its result is the verdict."""
     verdict: Verdict | None = None
     if report.check is not None:
         verdict = "good" if report.check.ok else "bad"
@@ -133,8 +133,8 @@ def ending_of(report: AttemptReport) -> Ending:
 
 def revision(before: AttemptRecord, word: Verdict) -> Learned | None:
     """Return the arm of an attempt, and a function that corrects the arm's posterior for a user's
-    verdict (`word`); None if the verdict changes nothing. A failed turn has earned nothing, and a
-    good verdict does not change that."""
+    verdict (`word`); None if the verdict changes nothing, as for any failed turn, which has earned
+    nothing. `before` is the attempt as it was recorded before the verdict."""
     if before.outcome != Outcome.OK.value or before.seconds is None or before.tier is None:
         return None
     size = next((known for known in SCALES if known == before.size), None)

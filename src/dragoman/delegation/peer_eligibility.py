@@ -60,7 +60,8 @@ class PeerStanding(Struct, frozen=True, kw_only=True):
 
 def standings(place: RunContext, *, now: float | None = None) -> dict[str, PeerStanding]:
     """Return the standing of each peer, by name, as a delegation in the directory of `place` would
-    find it. A peer without a role and without recorded health is missing.
+    find it. A peer without a role and without recorded health is missing. If the bandit decides,
+    its order is drawn with a fixed seed, so that it does not change from call to call.
 
     Raises `StoreError` if limits are set and the ledger cannot be read.
     """

@@ -70,8 +70,8 @@ def peer_request(
     """Return the request for a peer, without session and prompt.
 
     `lineage` is that of the peer. If its depth is not 0, the peer gets the lineage and the policy
-    in its environment. `enforced` is how the policy is enforced; if it is None, that is decided
-    here. `role` is the kind of work; None for that of the adapter, if there is one. Raises
+    in its environment. `role` is the kind of work; None for that of the adapter, if there is one.
+    `enforced` is how the policy is enforced. If it is None, that is decided here; this raises
     `PolicyNotEnforced` if the policy restricts the peer and is known not to be enforceable, unless
     the settings allow that.
     """

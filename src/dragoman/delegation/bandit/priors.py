@@ -16,7 +16,8 @@ LARGE_PROMPT_SIZE: Final = 4000
 """Minimum length of a prompt that counts as a specification: more than a page."""
 SMALL_FILES: Final = 1
 LARGE_FILES: Final = 10
-"""A task that names this many files spans a whole package."""
+"""Work on at most `SMALL_FILES` files can be small; work on `LARGE_FILES` or more is large, because
+it spans a whole package."""
 
 # Share of the prior's weight that counts as success. A claimed role is worth something until it is
 # measured. A strong model is expensive for small work, a fast one often too weak for large work.

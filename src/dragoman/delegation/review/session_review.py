@@ -130,7 +130,8 @@ async def review_of(
 
     Without `source`, or if that source is not available, the review shows the patch if its file
     still exists, otherwise the reported changes if there are any or `job` is given, otherwise the
-    workspace if it is in a repository. Raises `UnknownSession`.
+    workspace if it is in a repository. `job` restricts reported changes to those of one turn.
+    Raises `UnknownSession`.
     """
     record, jobs, notes = await in_thread(key, lambda _: _load(key, paths))
     report = latest_report(notes)

@@ -110,8 +110,8 @@ def _fixed_tier(peer: PeerFacts, inputs: Inputs) -> str:
 
 
 def _drawn(peers: Sequence[PeerFacts], inputs: Inputs, rng: Chance, now: float) -> list[Candidate]:
-    """Return the candidates: those with the requested model or tier first, then by the best draw of
-    their arms, highest first. Ties keep the fixed order."""
+    """Return the peers as candidates in the bandit's order: those known to have the requested model
+    or tier first, and within each group the highest draw first. Ties keep the given order."""
     found = []
     for peer in peers:
         draw = best_of(

@@ -68,9 +68,9 @@ def _too_deep(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
 
 
 def _unsuited(peer: PeerFacts, inputs: Inputs) -> PassedOver | None:
-    """Exclude a peer that lacks what was requested (its name, the role, the model or an option);
-    None if it lacks nothing. A last resort need not claim the role, but does not replace a named
-    peer."""
+    """Exclude a peer if another one was named, or if it lacks the role, the model or an option of
+    the request; None if it is suited. A named peer may lack the role and the model, and a last
+    resort too."""
     if inputs.peer is not None and not is_named(peer, inputs):
         return PassedOver(
             peer=peer.name,

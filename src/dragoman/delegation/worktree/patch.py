@@ -165,7 +165,7 @@ async def files_of(trees: Sequence[Tree]) -> tuple[FileChange, ...]:
 
 
 async def _now(trees: Sequence[Tree], extra: Mapping[str, str]) -> list[tuple[Tree, str]]:
-    """Return the changed repositories of a worktree, with the hash of their current files.
+    """Return the changed repositories of a worktree, each with the tree hash of its current files.
 
     A repository that was created in the worktree is included with all its files: the repository
     around it does not track them, and they would be lost. All files of a nested repository that was

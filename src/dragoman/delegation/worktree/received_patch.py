@@ -50,8 +50,9 @@ async def make_branch(data: bytes, workspace: Path, *, branch: str, head: str, m
     """Create a branch with one commit: a patch applied to the commit `head`. Returns the commit.
 
     The files and the index of the workspace do not change. Raises `UsageError` if the branch exists
-    or its name is invalid, or if the repository does not have the commit `head`; an empty `head`
-    means none. Raises `IsolationFailed` if the patch is unusable or does not apply.
+    or its name is invalid, or if the repository does not have the commit `head`. If `head` is
+    empty, the new commit has no parent. Raises `IsolationFailed` if the patch is unusable or does
+    not apply.
     """
     repository = await _find(workspace)
     top = repository.top

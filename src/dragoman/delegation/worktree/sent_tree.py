@@ -181,7 +181,7 @@ async def remove_sent(folder: Path, sent: SentTree) -> None:
 async def remove_old(folder: Path, *, patches: Path, max_age: float = MAX_AGE) -> list[str]:
     """Remove worktrees older than `max_age`, after saving their changes as patches, and those whose
     removal was interrupted. A worktree whose changes cannot be saved is kept. Returns the ids of
-    the removed worktrees."""
+    the removed worktrees, except of those that were never completed."""
     removed = []
     try:
         entries = sorted((folder / "trees").iterdir())

@@ -59,8 +59,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     listing: bytes = b""
     """Every file that git does not ignore, with the hash of its contents."""
     single: FileStates = FileStates({})
-    """Files recorded by `changed_files`: outside a repository all of them, in one those that are
-    ignored one by one, such as `.env`."""
+    """The state of files that `changed_files` records: in a repository, those that are ignored
+    individually, such as `.env`; without a repository, all files."""
     ignored: FileStates = FileStates({})
     """Files in ignored directories, such as caches."""
     facts: dict[str, str] = {}

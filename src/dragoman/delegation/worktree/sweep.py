@@ -48,7 +48,8 @@ class Swept:
 
 async def sweep(folder: Path, on_swept: Callable[[Swept], None]) -> None:
     """Remove every worktree whose owner is dead, after saving its changes in the directory
-    `patches` next to `folder`. Does nothing if another process is sweeping.
+    `patches` next to `folder`. A worktree whose changes cannot be saved is kept. Does nothing if
+    another process is sweeping.
 
     `on_swept` is called as soon as the changes in a worktree are saved, so that a caller that is
     cancelled later still knows the patch.
