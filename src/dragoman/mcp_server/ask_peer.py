@@ -62,8 +62,8 @@ class PeerLead(CancelHandle):
         self._peer: Peer | None = None
 
     def reached(self, peer: Peer | None) -> None:
-        """Called when the run has connected: set the peer to prompt; None unless it runs in a
-        broker."""
+        """Called when the run has connected. `peer` is the connected peer if it runs in a broker,
+        otherwise None."""
         self._peer = peer
 
     async def drop(self) -> bool:
@@ -81,7 +81,7 @@ class PeerAnswer:
 
     job: str
     session: str
-    """The key of the conversation."""
+    """The key of the stored session."""
     context: str
     report: AttemptReport
 

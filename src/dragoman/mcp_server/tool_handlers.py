@@ -344,8 +344,8 @@ class ToolHandlers:
         return await in_thread(asked or str(self._cwd), load)
 
     async def _lineage(self, place: RunContext, call: _Call) -> Lineage:
-        """Return the lineage (delegation depth) of a call: the deepest of those of this server, of
-        the call's `_meta` and of an HTTP client's process."""
+        """Return the lineage (delegation depth) of a call. This is the deepest of three: this
+        server's own, the one in the call's `_meta`, and that of an HTTP client's process."""
         own = inherited(place.environ, call.context.meta)
         pid = await call.caller()
         if pid is None:
