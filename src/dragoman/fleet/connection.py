@@ -413,9 +413,10 @@ class FleetConnection:
         headers: dict[str, str] | None = None,
         changes: bool = False,
     ) -> Msg:
-        """Send a request and wait for one reply. Raises `FleetUnreachable` if there is none, and
-        `FleetRefused` if the right is missing. Set `changes` for a request that changes something:
-        `may_have_run` of the error says whether the request may have had its effect."""
+        """Send a request and wait for one reply. Raises `FleetUnreachable` if there is none,
+        `FleetRefused` if the right is missing or the connection was closed because of a refusal,
+        and `FleetError` for a message that is too large. Set `changes` for a request that changes
+        something: `may_have_run` of the error says whether it may have had its effect."""
         self._require_open()
         reply: Msg = await self._do(
             self._client.request(subject, data, timeout=timeout, headers=headers),
@@ -487,8 +488,8 @@ class FleetConnection:
         return _stored(await self.request(subjects.direct_get(stream, subject)))
 
     async def after(self, stream: str, sequence: int, subject: str) -> StoredMessage | None:
-        """Return the first message at or after a sequence number on a subject, which may have
-        wildcards; None if there is none."""
+        """Return the first message on a subject, which may have wildcards, whose sequence number is
+        at least `sequence`; None if there is none."""
         wanted = {"seq": max(sequence, 1), "next_by_subj": subject}
         if isinstance(self._access, Access):
             return await self._from_leader(stream, wanted)
@@ -528,8 +529,8 @@ class FleetConnection:
 
 
 def _is_of_interest(record: logging.LogRecord) -> bool:
-    """Return False for a warning that asyncio logs at the end of every connection on which nats-py
-    started TLS after connecting."""
+    """Return whether to keep a log record. False for a warning that asyncio logs at the end of
+    every connection on which nats-py started TLS after connecting."""
     return "eof_received() has no effect when using ssl" not in record.getMessage()
 
 

@@ -539,7 +539,8 @@ class CoordinatorSession:
         return "" if self._room.is_set() else why_full(self._options.limits)
 
     async def _waiting(self, data: bytes) -> CoordinatorReply:
-        """Return whether the submission of a job, by any submitter, is still in the inbox."""
+        """Return a reply that says whether the submission of a job by any member is still in the
+        inbox."""
         try:
             job = subjects.require_job_id(decode(data, JobQuestion).job)
             submission = subjects.submission("*", job)

@@ -155,9 +155,9 @@ class EventPublisher:
     # -- sending
 
     async def run(self) -> None:
-        """Send what is queued, until all of it is sent after `finish`, or until the lease expires.
-        Raises `FleetError` if something cannot be stored, except for events that a full server
-        rejects."""
+        """Send what is queued. Returns when `finish` was called and everything is sent, or when the
+        lease has expired. Raises `FleetError` if something cannot be stored, except for events that
+        a full server rejects."""
         while self._may_publish():
             await self._wake.wait()
             if not self._over:

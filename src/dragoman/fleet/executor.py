@@ -208,8 +208,8 @@ async def _uploaded(
 
 
 async def _leave(connection: FleetConnection, job: str) -> bool:
-    """Request that the job be cancelled, without waiting until it ends. Returns whether that
-    succeeded."""
+    """Request that the job be cancelled, without waiting until it ends. Returns False if the
+    request failed."""
     try:
         async with asyncio.timeout(LEAVE_TIMEOUT):
             await cancel(connection, job, known=False)

@@ -118,7 +118,7 @@ class _Listener(DelegationListener):
 
 
 def worker_context(folder: Path, limits: WorkerLimits) -> RunContext:
-    """Load the settings for jobs in a directory. A project's own settings apply only if the
+    """Load the settings for jobs that run in `folder`. A project's own settings apply only if the
     worker's user trusts them there. Of the enabled peers, only those that `limits` allows stay
     enabled."""
     place = load_context(folder)
@@ -200,8 +200,8 @@ def job_folder(state: Path, job: str, attempt: int) -> Path:
 
 async def unpacked(spec: JobSpec, data: bytes, *, folder: Path) -> SentTree:
     """Check out the repository of a job from the bundle `data` into a directory below `folder`,
-    without hooks, filters or submodules. Raises `UsageError` if its description is invalid, and
-    `IsolationFailed` if the bundle cannot be stored."""
+    without hooks, filters or submodules. Raises `UsageError` if the description of the bundle is
+    invalid, and `IsolationFailed` if the bundle is damaged, or cannot be stored or unpacked."""
     try:
         bundle = convert_typed(spec.packed, Bundle)
     except UNDECODABLE as error:

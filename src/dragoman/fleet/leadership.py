@@ -22,7 +22,7 @@ KEY: Final = "$KV.fleet.leader"
 
 
 class LeaderRecord(Struct, frozen=True, kw_only=True):
-    """The stored record of the leader, and for how long it leads without a renewal."""
+    """The stored record that says who leads, and for how many seconds (`ttl`) without a renewal."""
 
     id: str
     """Random id of the coordinator that leads; empty if it has resigned."""
@@ -30,7 +30,7 @@ class LeaderRecord(Struct, frozen=True, kw_only=True):
 
 
 class Leadership:
-    """The leadership of one coordinator on one connection."""
+    """Acquires, renews and releases the leadership for one coordinator, over one connection."""
 
     def __init__(
         self, connection: FleetConnection, *, ttl: float, clock: Callable[[], float]
@@ -70,7 +70,7 @@ class Leadership:
             await asyncio.sleep(self._ttl / 8)
 
     async def keep(self) -> None:
-        """Renew the leadership repeatedly. Raises `FleetError` when it is lost."""
+        """Renew the leadership repeatedly. Raises `FleetError` when a renewal fails."""
         while True:
             await asyncio.sleep(self._ttl / 4)
             await self._write(self._record, self._revision)

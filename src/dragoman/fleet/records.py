@@ -241,7 +241,8 @@ class AttemptEnded(Struct, frozen=True, kw_only=True):
 
 class AttemptActed(Struct, frozen=True, kw_only=True):
     """Reports an action of a running attempt that may have had effects outside its worktree. Sent
-    to the inbox if the events are full, so that the job is not run again if the worker is lost."""
+    to the inbox if the event stream is full, so that the job is not run again if the worker is
+    lost."""
 
     acted: str
 
@@ -259,7 +260,7 @@ class EventBatch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     large: ObjectRef | None = None
     """The object that contains the batch, if it is too large for a message."""
     started: bool = False
-    """Whether the attempt is about to prompt peers. Stored before it does."""
+    """Whether the attempt may prompt peers from now on. Stored before the first prompt."""
     acted: str = ""
     """What the attempt did that may have had effects outside its worktree."""
 

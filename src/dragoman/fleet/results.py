@@ -191,7 +191,7 @@ async def record_result(
 ) -> None:
     """Record a finished job of this submitter in the ledger, unless it is already recorded, and
     remove its note. Does nothing if the job has no result yet, belongs to another submitter, or the
-    ledger cannot be read."""
+    ledger cannot be read. Raises `FleetError` if the result cannot be read."""
     if record.result is None or record.submitter != connection.name:
         return
     async with Journal(place, clock=time.time, on_notice=on_notice) as journal:

@@ -232,8 +232,9 @@ async def cancel(connection: FleetConnection, job: str, *, known: bool = True) -
 
 
 async def ask(connection: FleetConnection, word: str) -> CoordinatorReply:
-    """Send the request `word`, such as `jobs`, to the coordinator, and return its reply with the
-    complete list, even if that needs several replies. Raises `FleetUnreachable` if none answers."""
+    """Send the request `word`, such as `jobs`, to the coordinator, and return its reply. A list of
+    workers is complete, even if it takes several replies. Raises `FleetUnreachable` if no
+    coordinator answers, and otherwise the error that the coordinator reports, if any."""
     subject = subjects.question(connection.name, word)
     reply = await _asked(connection, subject)
     while reply.more and reply.workers:
@@ -244,7 +245,9 @@ async def ask(connection: FleetConnection, word: str) -> CoordinatorReply:
 
 
 async def drain(connection: FleetConnection, question: DrainQuestion) -> None:
-    """Stop or resume assigning jobs to a worker. Needs the coordinator's credentials."""
+    """Stop or resume assigning jobs to a worker. Needs the coordinator's credentials. Raises
+    `FleetUnreachable` if no coordinator answers, and `UsageError` if a worker to drain is not
+    connected, or a worker to resume is not drained."""
     await _asked(connection, subjects.DRAIN, encode(question), changes=True)
 
 
@@ -425,8 +428,8 @@ class JobReader:
     async def _some(self) -> AsyncIterator[FleetEvent]:
         """Yield the stored events of the record's last attempt that were not read yet.
 
-        Only its worker may write to this subject. Events that other workers publish for the job are
-        never read.
+        They are on a subject to which only the worker of this attempt may write, so events that
+        another worker publishes for the job are never read.
         """
         if self.job is None or not self.job.attempts:
             return
@@ -466,8 +469,9 @@ class JobReader:
 
 
 async def join(code: str) -> MemberCredential:
-    """Use a join code: create a key here and get a token for it. Raises `UsageError`, and
-    `FleetError` if the coordinator failed; `may_have_run` says whether the code may be used up."""
+    """Use a join code: create a key here and get a token for it. Raises `UsageError` if the code is
+    invalid or not accepted, and `FleetError` if the server or the coordinator fails or does not
+    answer; `may_have_run` of the error says whether the code may be used up."""
     decoded = decode_code(code)
     key = new_member_key()
     try:

@@ -58,9 +58,9 @@ class TeamMember(Struct, frozen=True, kw_only=True):
     """Id of the join code that it joined with."""
 
     def may_use(self, code_id: str, public: str) -> bool:
-        """Return whether a machine with the public key `public` may join as this member with a
-        code: the latest one, or again the one that it used, because it may not have received the
-        answer."""
+        """Return whether a machine with the public key `public` may join as this member with this
+        code: the latest one, or the one with which the same key has joined, because the machine may
+        not have received the answer."""
         return code_id == self.code or (code_id == self.used_code and public == self.public)
 
 
