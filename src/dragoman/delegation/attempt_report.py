@@ -77,7 +77,7 @@ class AttemptReport(Struct, frozen=True, kw_only=True, rename="camel"):
     approvals: int = 0
     """Number of granted permissions."""
     unenforced: str | None = None
-    """Why the policy did not restrict the peer; None if it did."""
+    """Why the policy did not restrict the peer; None if it did, or if it restricts nothing."""
     violations: tuple[str, ...] = ()
     """Files that changed although no request to change them was granted."""
     check: CheckResult | None = None

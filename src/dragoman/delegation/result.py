@@ -53,7 +53,7 @@ class Delegation(Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> Outcome:
-        """Outcome of the last attempt; FAILED if the check or the patch failed."""
+        """Outcome of the last attempt; FAILED if that is OK but the check or the patch failed."""
         outcome = self.final.outcome
         return outcome if self.ok or outcome is not Outcome.OK else Outcome.FAILED
 

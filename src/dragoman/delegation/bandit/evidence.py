@@ -32,8 +32,8 @@ _LEAST_EFFICIENCY: Final = 1e-6
 
 
 class Scale(Struct, frozen=True, kw_only=True):
-    """The neutral cost and duration of a turn. For exactly this cost a turn earns half of what it
-    would earn if it were free, and likewise for the duration."""
+    """The neutral cost and duration of a turn. For exactly this cost, a successful turn earns half
+    of what a free one earns for its low cost, and likewise for the duration."""
 
     cost: float
     seconds: float
@@ -44,7 +44,7 @@ SCALES: Final[Mapping[Size, Scale]] = {
     "medium": Scale(cost=0.10, seconds=120.0),
     "large": Scale(cost=0.50, seconds=600.0),
 }
-"""Dollars and seconds. Arms are only compared within one size, so each size has its own scale."""
+"""The scale for each size of work, in dollars and seconds. Arms are compared only within a size."""
 
 
 def reward(

@@ -57,7 +57,7 @@ class ReviewFile(Struct, frozen=True, kw_only=True, rename="camel"):
     old_path: str | None = None
     binary: bool = False
     changes: tuple[ReviewChange, ...] = ()
-    """The changes in order. Empty if only the path is known, or if the review is too large."""
+    """The changes in order. Empty for binary files, if only the path is known, or if `left_out`."""
     left_out: bool = False
     """Whether the changes were omitted because the review is too large."""
 

@@ -51,8 +51,8 @@ class KeptApplication(Struct, frozen=True, kw_only=True):
 
 
 def kept_report(job: str, report: AttemptReport) -> KeptReport | None:
-    """Return the report to store for an attempt, or None if there is nothing to review but its
-    events."""
+    """Return the report to store for an attempt, or None if it has neither a patch nor a check: a
+    review then needs only the stored events."""
     applied = report.applied
     patch = report.patch or (None if applied is None else applied.kept)
     if patch is None and report.check is None:

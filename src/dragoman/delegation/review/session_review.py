@@ -91,7 +91,7 @@ class ReviewPatch(Struct, frozen=True, kw_only=True, rename="camel"):
 
     state: PatchState
     digest: str | None
-    """SHA-256 of the current file; pass it to `apply_patch`."""
+    """SHA-256 of the current file, to pass to `apply_patch`; None if the file is gone."""
     file: str
     top: str
     """Top-level directory of the repository that the patch is for."""
