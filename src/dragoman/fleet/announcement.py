@@ -22,8 +22,8 @@ MAX_STATE_SIZE: Final = 160
 
 
 def announced_peers(place: RunContext, redact: Redactor) -> dict[str, PeerDetails]:
-    """Return the details to announce of each enabled peer and of the scout, including those that
-    cannot be used now. Reads the disk. Raises `StoreError`."""
+    """Return what to announce about each enabled peer and the scout, including peers that cannot be
+    used now. Reads the disk. Raises `StoreError` if the ledger cannot be read."""
     names = dict.fromkeys((*place.config.settings.enabled_peers, SCOUT))
     rows = [row_of(name, place) for name in names if name in place.catalogue]
     with Ledger.open(ledger_path(place.paths.state), read_only=True) as ledger:

@@ -220,8 +220,8 @@ class FleetFolder:
         self.file = path / FILE
 
     def read(self) -> FleetKeys:
-        """Read the keys. Raises `UsageError` if no fleet was set up here, or if other users can
-        read the file."""
+        """Read the keys. Raises `UsageError` if no fleet was set up here, if other users can read
+        the file, or if it is invalid."""
         data = read_file(self.file, invalid=_invalid)
         if data is None:
             raise UsageError(
