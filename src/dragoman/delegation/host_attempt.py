@@ -397,8 +397,8 @@ class HostTurn:
         return f"fetch them with `dragoman hosts fetch {self._host.name} {sent.id}`"
 
     async def _remove(self, sent: SentWorkspace) -> None:
-        """Remove the copy on the host. If that fails, it is removed there when files are received
-        after `sent_tree.MAX_AGE`."""
+        """Remove the copy on the host. If that fails, a later transfer to the host removes it,
+        once it is older than `sent_tree.MAX_AGE`."""
         try:
             await remove_workspace(self._host, sent.id)
         except DragomanError as error:

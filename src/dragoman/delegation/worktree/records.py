@@ -184,7 +184,7 @@ def _forget(tree: Tree) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file or a directory, even if it is write-protected."""
+    """Remove a file or a directory, even if it is write-protected. What cannot be removed stays."""
 
     def retry(function: Callable[..., Any], name: str, _: Any) -> None:
         with contextlib.suppress(OSError):
