@@ -1,5 +1,5 @@
-"""Choose the workspace directory. If the client has roots, it must be inside one of them, and if
-the server was started with `--root`, inside one of those directories too.
+"""Choose the workspace directory. If the client supports roots, the directory must be inside one
+of them, and if the server was started with `--root`, inside one of those directories too.
 
 Symbolic links are resolved before the check. `tool_handlers` asks the client for its roots.
 """
