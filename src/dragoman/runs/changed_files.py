@@ -73,8 +73,8 @@ def walk(
     max_entries: int = MAX_ENTRIES,
     hashed_size: int = HASHED_SIZE,
 ) -> FileStates:
-    """Return the states of all files below `folder`, or below those of its entries that `names`
-    has.
+    """Return the states of all files below `folder`; with `names`, only of these entries and of all
+    files below them.
 
     Blocks. If `stop` is set meanwhile, it raises `rpc.tasks.Stopped`. `.git` is left out because it
     changes with every git command.

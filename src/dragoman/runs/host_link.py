@@ -415,8 +415,7 @@ class FollowedJob:
             self._asking.pop(question.id, None)
 
     async def _deliver(self, answer: QuestionAnswer) -> None:
-        """Send an answer repeatedly until it has arrived, or until the retries are used up.
-        `_settled` also ends this."""
+        """Send an answer repeatedly until the host has accepted it or the retries are used up."""
 
         async def send(opened: HostConnection) -> protocol.AnswerTaken:
             return await opened.ask(

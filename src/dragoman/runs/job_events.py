@@ -173,7 +173,7 @@ async def session_events(
     """Yield the events of a session until its broker ends: those after the cursor `after`, or else
     from the line `start` on, or else from now on.
 
-    If no broker has it open, the stored events are returned without waiting for more. Raises
+    If no broker has it open, the stored events are yielded without waiting for more. Raises
     `UsageError` for a cursor of another session or of events that do not exist and, after the last
     event, `BrokerError` if the broker that has the session open does not answer.
     """
@@ -233,9 +233,9 @@ async def attempts_of(
 async def _stored_attempt(
     job: JobRecord, seen: int, after: EventCursor | None, paths: Paths
 ) -> tuple[SessionRecord | None, JobRecord, int]:
-    """Return the attempt with the index `seen`, or with a cursor that of the cursor, with its
-    session and its index. The session is None if that attempt has not started. Read in a thread:
-    another process may hold the store."""
+    """Return the session, the record and the index of an attempt: that with the index `seen` or,
+    with a cursor, the one that the cursor is from. The session is None if that attempt has not
+    started. Reads in a thread, because another process may hold the store."""
 
     def read(_: threading.Event) -> tuple[SessionRecord | None, JobRecord, int]:
         with open_store(read_only=True, paths=paths) as store:
@@ -294,7 +294,7 @@ async def follow_session(
     `start` on or, if that is None, from now on.
 
     If no broker has it open, or the broker has released it to another process, the stored lines are
-    returned without waiting for more. Raises `BrokerError` after them if the broker has it open and
+    yielded without waiting for more. Raises `BrokerError` after them if the broker has it open and
     does not answer, and `UsageError` if there is no line `start` yet.
     """
     begun = lost = False
@@ -379,7 +379,7 @@ async def _stored_lines(
     key: str, start: int, paths: Paths, *, stop: int | None = None, require_begun: bool = False
 ) -> list[tuple[int, bytes]]:
     """Return the next stored lines, of `READ_SIZE` or a little more, from `start` up to but
-    excluding `stop`. In a thread: another process may hold the store.
+    excluding `stop`. Reads in a thread, because another process may hold the store.
 
     With `require_begun`, raises `UsageError` if the line `start` does not exist yet.
     """

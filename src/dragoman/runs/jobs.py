@@ -232,8 +232,8 @@ async def _stop_at_runner(job: JobRecord, paths: Paths) -> bool:
 async def ask(
     job: JobRecord, *, wait: bool, paths: Paths, timeout: float | None = None
 ) -> JobRecord:
-    """Return a job as its broker reports it, with `wait` only once it has ended. Raises
-    `CallTimeout` after `timeout` seconds (default: `WAIT_TIMEOUT`)."""
+    """Return a job, updated with its broker's report. With `wait`, the broker reports only once the
+    job has ended. Raises `CallTimeout` after `timeout` seconds (default: `WAIT_TIMEOUT`)."""
     from dragoman.broker.client.hello import ask_broker
     from dragoman.broker.protocol import RESULT
 
@@ -282,8 +282,8 @@ def address_of(endpoint: str, paths: Paths) -> str:
 
 
 async def _stored(id: str, paths: Paths) -> JobRecord:
-    """Return a job as stored. In a thread: another process may hold the store, which is written if
-    the process of a job is gone."""
+    """Return a job as stored, or as crashed if its process is gone; the store is then updated. Runs
+    in a thread, because another process may hold the store."""
     return await in_thread(str(paths.state), lambda _: _read(id, paths), changes_disk=True)
 
 

@@ -143,7 +143,7 @@ def mode_choices(view: View) -> Sequence[Choice]:
 
 
 def require_mode(view: View, wanted: str, *, peer: str) -> None:
-    """Raise `ProtocolMismatch` if a peer reports another mode for its session."""
+    """Raise `ProtocolMismatch` if a peer reports a mode other than `wanted` for its session."""
     if view.mode is not None and view.mode != wanted:
         raise _not_taken(peer, "mode", wanted, view.mode)
 
@@ -234,9 +234,9 @@ def _meant(wanted: str, listed: Sequence[str]) -> str:
 async def switch_model(
     view: View, wanted: str, *, peer: str, switch: Callable[[str], Awaitable[None]]
 ) -> None:
-    """Switch a session to another model with `switch`, and read it back. If the peer chooses a
-    third one, it is switched back. Raises `ProtocolMismatch` if it did not accept the wanted
-    one."""
+    """Switch a session to the model `wanted` with `switch`, and read it back. Raises
+    `ProtocolMismatch` if the peer then uses another model. If that is not the previous one either,
+    the session is switched back first."""
     before = model_in_use(view)
     await switch(wanted)
     taken = model_in_use(view)

@@ -84,9 +84,9 @@ keeps in memory and returns. A longer answer is in the store and is reported as 
 def find_session(
     store: Store, word: str, *, root: Path, peer: str | None = None, last_open: bool = False
 ) -> SessionRecord:
-    """Return the stored session that a person means: by its key or a prefix of it, its name in this
-    project, the peer's own id, or `LAST`. With `last_open`, `LAST` means the open session used
-    last.
+    """Return the stored session that `word` means: its key or a prefix of it, its name in the
+    project `root`, the peer's own id, or `LAST`. With `last_open`, `LAST` means the open session
+    used last.
 
     If several have the same name, the open one is used, or else the latest. Raises
     `UnknownSession`, and `UsageError` if sessions of several peers match.
@@ -367,8 +367,8 @@ def _beginning(peer: Peer, wanted: WantedSession) -> Opening:
 def _names(
     peer: Peer, key: str, name: str | None, *, once: bool = False, model: str | None = None
 ) -> dict[str, Any]:
-    """Return how to store a session, and the initial model for dialects that take it when the
-    session opens.
+    """Return the metadata that tells a broker how to store a session, and its initial model for
+    dialects that take it when the session opens.
 
     Empty without a broker: an agent has no use for it.
     """
@@ -437,9 +437,9 @@ def recall(
     folder: Path,
     on_notice: Callable[[str], None] | None = None,
 ) -> SessionRecord | None:
-    """Return the stored session of a peer that a person means, or None for an unused name.
+    """Return the stored session of `peer` that `word` means, or None if `word` is an unused name.
 
-    Raises `UnknownSession` if there is none for a key or `LAST`. A closed session is found by its
+    Raises `UnknownSession` for a key or `LAST` without a session. A closed session is found by its
     key or its id, not by its name, which is free again. With `on_notice`, a damaged store is set
     aside and reported there; the new store has no sessions.
     """
