@@ -176,8 +176,8 @@ class JobTable(Database):
         ]
 
     def last_sign(self, id: str) -> float | None:
-        """Return when a job ended, or else when its last event was stored or it began; None if
-        there is no such job."""
+        """Return when a job ended; if it has not, when its last event was stored, or when it began
+        if there is none. None if there is no such job."""
         job = self.job(id)
         if job is None:
             return None
@@ -257,7 +257,7 @@ def shortened(text: str, size: int) -> str:
 
 
 def _last_sign(connection: sqlite3.Connection, job: JobRecord, *, has_events: bool) -> float:
-    """Return when the last event of a job was stored, or when it began."""
+    """Return when the last event of a job was stored; without events, when the job began."""
     began_at = job.created_at if job.started_at is None else job.started_at
     if not has_events:
         return began_at

@@ -230,8 +230,8 @@ class StoreRecorder:
         return writer if writer is not None and writer.trouble is None else None
 
     async def flush(self) -> bool:
-        """Wait until everything queued is on disk, if the disk accepts it. Returns whether it
-        is."""
+        """Wait until everything queued is on disk. Returns whether it is; False at once if the
+        disk does not accept writes now."""
         self._put_notes()
         writer = self.works
         return writer is not None and await writer.flush()
@@ -239,12 +239,12 @@ class StoreRecorder:
     # -- timers
 
     def mark(self) -> None:
-        """Write a batch after `SAVE_INTERVAL`. Called when there is something to store."""
+        """Schedule the next batch, `SAVE_INTERVAL` from now, unless one is already scheduled."""
         if self._timer is None:
             self._timer = self._loop.call_later(SAVE_INTERVAL, self._beat)
 
     def hasten(self) -> None:
-        """Write everything that is queued, `QUESTION_INTERVAL` from now."""
+        """Schedule the writing of everything queued, `QUESTION_INTERVAL` from now."""
         if self._hurrying is None:
             self._hurrying = self._loop.call_later(QUESTION_INTERVAL, self._hurry)
 
@@ -276,7 +276,7 @@ class StoreRecorder:
         self._put(lambda store: store.update_session(key, **fields))
 
     def settings(self, key: str, **told: Any) -> None:
-        """Store the title, mode and model of a session, as far as they changed."""
+        """Store those of a session's title, mode and model that have changed."""
         before = self._settings.setdefault(key, {})
         fields = {name: value for name, value in told.items() if before.get(name) != value}
         if fields:
@@ -320,8 +320,8 @@ class StoreRecorder:
         return True
 
     def next_line(self, key: str) -> int:
-        """Return the number of the next line of a session in the store; 0 if none was added
-        here."""
+        """Return the number of the next line of a session in the store; 0 if no line was added in
+        this process."""
         known = self._lines.get(key)
         return 0 if known is None else known.next
 

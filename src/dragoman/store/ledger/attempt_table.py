@@ -232,7 +232,7 @@ class AttemptTable(PosteriorTable):
             yield {"type": "Health", **msgspec.to_builtins(health)}
 
     def prune(self, before: float) -> int:
-        """Delete the attempts that ended before `before`, and the decisions from before it that
+        """Delete the attempts that ended before `before`, and the decisions made before it that
         have no attempts left. Returns the number of deleted attempts."""
         with self.transaction() as connection:
             gone = connection.execute(

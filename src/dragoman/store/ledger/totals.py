@@ -121,8 +121,8 @@ class Totals(PosteriorTable):
     ) -> list[StatRow]:
         """Return the totals of the attempts that began in a period, for one role or all.
 
-        The row with the most attempts is first, except that days are in order; and grouped by work,
-        roles are in order, each with the most successful peer first.
+        The row with the most attempts is first, except that days are in order. Grouped by work,
+        roles are in order, each with its most successful peer first.
         """
         since = -math.inf if since is None else since
         until = math.inf if until is None else until
