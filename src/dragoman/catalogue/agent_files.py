@@ -175,9 +175,9 @@ def find_files(
     agent's bare name.
 
     If `named` is empty, returns every file that `patterns` find in `folder`. A file is found once,
-    however many names it has. Files that a pattern finds but that are really outside the directory
-    are left out: a link in a checkout must not redirect an edit. Raises `UsageError` for a name
-    without a file.
+    however many names it has. Files that a relative pattern finds through a link that leads out of
+    its directory are left out: a link in a checkout must not redirect an edit. Raises `UsageError`
+    if one of `named` selects no file.
     """
     cwd = folder if cwd is None else cwd
     found: dict[str, Path] = {}

@@ -206,8 +206,8 @@ def _started(argv: Sequence[str], peers: Iterable[Descriptor]) -> _Started:
 def wrong_form(argv: Sequence[str], peers: Collection[Descriptor]) -> WrongForm | None:
     """Return the known wrong form that a command line matches, or None.
 
-    A command line that also matches a launch of the peer is not wrong: it may contain the words of
-    a wrong form.
+    A command line that also matches a launch of the peer is not wrong, although it may contain the
+    words of a wrong form.
     """
     return _wrong_form(_started(argv, peers), peers)
 
@@ -275,7 +275,7 @@ def _peer_of(names: set[str], plain: Sequence[str], catalogue: Catalogue) -> Des
 def _programs(peer: Descriptor) -> set[str]:
     """Return the names of a peer's programs and of their package.
 
-    Interpreters are left out: the other code that they run is unknown and gets no credentials.
+    Interpreters are left out: they may run other code, which must not get the credentials.
     """
     commands = (launch.command for launch in peer.launch if launch.command)
     programs = {

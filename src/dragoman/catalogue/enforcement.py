@@ -52,22 +52,24 @@ class Enforced(Struct, frozen=True, kw_only=True):
     """Whether the peer is prompted even if the policy is not enforced."""
 
     def check_mode(self, mode: str) -> None:
-        """Raise `PolicyNotEnforced` if the policy restricts the peer and it does not ask for
-        permission in this mode, unless `allow_unenforced` is set."""
+        """Raise `PolicyNotEnforced` if the policy restricts the peer and the descriptor's modes, in
+        which the peer asks for permission, do not include `mode`, unless `allow_unenforced` is set
+        or the descriptor lists no modes."""
         if self.restricts and not self.allow_unenforced:
             if why := _silent_mode(_table(self.way.descriptor), mode):
                 raise PolicyNotEnforced(self.way.name, why)
 
     def check_option(self, name: str, value: str | bool) -> None:
-        """Raise `PolicyNotEnforced` if the policy restricts the peer and it does not ask for
-        permission with this value of an option, unless `allow_unenforced` is set."""
+        """Raise `PolicyNotEnforced` if the policy restricts the peer and the descriptor requires
+        another value of this option to make it ask for permission, unless `allow_unenforced` is
+        set."""
         asking = _table(self.way.descriptor).options.get(name, value)
         if self.restricts and not self.allow_unenforced and asking != value:
             raise PolicyNotEnforced(self.way.name, _silent_option(name, value, asking))
 
     def unkept(self, view: View) -> str:
-        """Return why the policy is not enforced in a session with these settings, or an empty
-        string if it is."""
+        """Return why the policy is not enforced in a session with these settings. Empty if no
+        reason is known, or if the policy restricts nothing."""
         if not self.restricts:
             return ""
         return self.gap or _told_otherwise(_table(self.way.descriptor), view)
@@ -76,9 +78,9 @@ class Enforced(Struct, frozen=True, kw_only=True):
         """Set a mode and options in which the peer asks for permission, unless the session already
         has them, and check the settings that it reports then.
 
-        Call it before each prompt: agents also change their mode during a turn. Returns why the
-        policy is not enforced; empty if it is. Raises `PolicyNotEnforced` if the session reports
-        that it is not, unless `allow_unenforced` is set.
+        Call it before each prompt: agents also change their mode during a turn. Raises
+        `PolicyNotEnforced` if `unkept` then finds a reason why the policy is not enforced. With
+        `allow_unenforced`, returns this reason instead. Returns an empty string if there is none.
         """
         if not self.restricts:
             return ""
@@ -207,8 +209,9 @@ def unapproved(
 ) -> tuple[str, ...]:
     """Return the changed files, relative to the workspace, that no allowed request explains.
 
-    An allowed command may have changed anything, and so may a request that names no file. A file
-    that was allowed in an `earlier` turn may be written again; a command of that turn is over.
+    Returns none if a command was allowed, or a request that names no file: these may have changed
+    anything, unless they were allowed as reading only. A file that was allowed in an `earlier` turn
+    may be written again; a command of that turn is over.
     """
     files = tuple(files)
     if not files:

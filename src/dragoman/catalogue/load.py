@@ -201,8 +201,8 @@ class Catalogue:
         return known
 
     def problem_of(self, name: str) -> str:
-        """Return why the peer with this name was left out, or an empty string if it was not, or if
-        nothing describes it."""
+        """Return why the peer with this name was left out. Empty if it is in the catalogue, or if
+        no descriptor of it was found."""
         if name in self:
             return ""
         if name in self._untrusted:

@@ -41,8 +41,8 @@ class McpLaunch:
 def taken(
     spec: LaunchSpec, servers: Sequence[Any], *, workspace: Path, card: Card | None = None
 ) -> McpLaunch:
-    """Return which of these servers a peer ignores, and the launch spec that makes it use the
-    others."""
+    """Return which of the servers a peer ignores, with the reason, and its launch spec, with the
+    environment variables that it needs to use the others."""
     if not servers:
         return McpLaunch(spec)
     table = McpServers() if spec.descriptor is None else spec.descriptor.mcp

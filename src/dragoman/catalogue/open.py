@@ -126,8 +126,9 @@ def is_unrestricted(permit: Permit) -> bool:
 
 
 def judge(result: Result, quirks: Quirks) -> Result:
-    """Return the result, corrected by the quirks: an error that the peer reports only as text is a
-    failure, and a turn that a refused permission ended, with no text except notices, was denied."""
+    """Return the result, corrected for the peer's `quirks`: a turn whose text is only an error is a
+    failure, and a turn without text (except notices) is denied if a refusal ends the peer's turns
+    and a permission was refused. Other results are returned unchanged."""
     if result.outcome not in (Outcome.OK, Outcome.DENIED):
         return result
     text = _without_notices(result.text, quirks.notice_texts)

@@ -36,8 +36,8 @@ class WantedSettings(Struct, frozen=True, kw_only=True):
 
 
 def lacking(descriptor: Descriptor | None, settings: WantedSettings) -> str:
-    """Return the option, as the user writes it, of the first given setting that a peer does not
-    support, or an empty string if it supports all of them."""
+    """Return the command-line option of the first setting that the user requests and the peer does
+    not support, or an empty string if the peer supports all of them."""
     for name, _ in settings.given():
         if _way(descriptor, name) is None:
             return option(name)
