@@ -305,7 +305,8 @@ def running(
     argv: Sequence[str] | None, line: str | None, *, hidden: bool, tainted: bool
 ) -> ProgramRuns:
     """Return what an act runs, and the files that it writes by redirection. `argv` is its command
-    as words, and `line` its command as a shell line; each may be None."""
+    as words, and `line` its command as a shell line; each may be None. `hidden` and `tainted` are
+    those of the `Act`."""
     found = ProgramRuns()
     if argv:
         found.told.append(ShellCommand(tuple(argv), tainted))

@@ -73,7 +73,7 @@ def _names_all(pattern: Sequence[str], command: ShellCommand) -> bool:
 
 
 def _runs_by_name(fixed: Sequence[str], command: ShellCommand) -> bool:
-    """Return whether these words of a pattern show that the command runs another."""
+    """Return whether a pattern with these words accepts that the command runs another one."""
     behind = runs_behind(command.words)
     if behind is not None:
         # A rule for `pnpm *` does not say that `pnpm eslint` runs eslint.

@@ -341,7 +341,7 @@ def _command_perhaps(rule: Rule, facts: ActFacts) -> str | None:
 
 
 def _hidden(facts: ActFacts) -> str:
-    """Describe what may run an arbitrary command."""
+    """Return why an act with an unknown command may match a rule."""
     for told in facts.running.told:
         if told is not ANYTHING and ANYTHING in unfolded(told):
             return f"`{spelled(told.words)}` may run a matching command"

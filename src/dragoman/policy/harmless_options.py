@@ -296,7 +296,7 @@ def doubtful(name: str, words: Sequence[str]) -> Iterator[int]:
 
 
 def _takes_names(name: str, known: Table | None) -> bool:
-    """Return whether a word with a leading `@` is only a name."""
+    """Return whether a leading `@` in a word certainly does not mean a file with more options."""
     return name in NOT_A_RESPONSE_FILE or (known is not None and known.every)
 
 

@@ -97,7 +97,8 @@ def is_inside(place: str, root: str) -> bool:
 
 
 def surely(patterns: Sequence[str], places: ResolvedPaths | None, root: str) -> bool:
-    """Return whether all places that a path may lead to match one of the patterns."""
+    """Return whether each place that a path may lead to matches one of the patterns; False if it is
+    unknown where the path leads."""
     return places is not None and all(
         any(_fits(pattern, place, root) for pattern in patterns) for place in places.real
     )
@@ -119,8 +120,8 @@ def _fits(pattern: str, place: str, root: str) -> bool:
 def perhaps(
     patterns: Sequence[str], places: ResolvedPaths | None, root: str, *, with_parents: bool
 ) -> bool:
-    """Return whether a path may lead to something that the patterns match; True if it is unknown
-    where it leads.
+    """Return whether a path may lead to a match of one of the patterns, or to a place below one;
+    True if it is unknown where the path leads.
 
     With `with_parents`, a directory that contains a match counts as well, because the whole
     directory is changed.

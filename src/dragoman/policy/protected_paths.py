@@ -101,12 +101,11 @@ def names(patterns: Sequence[str], path: str, root: str) -> bool:
 
 
 def foreign_repository(folder: str, root: str) -> bool:
-    """Return whether git would read settings, which name programs, from a place that others may
-    write.
+    """Return whether git, run in `folder`, may read settings, which name programs, from unprotected
+    files. `root` is the workspace. Both paths must be resolved.
 
-    In a directory without `.git`, git takes the directory itself for a repository if it looks like
-    one; its plain files are not protected. Both paths must be resolved. Outside the workspace every
-    repository is foreign.
+    True outside the workspace, where others may write, and in a directory that has no `.git` but
+    looks like a repository itself: git takes it for one, and its plain files are not protected.
     """
     if not is_inside(folder, root):
         return True

@@ -209,7 +209,7 @@ def beyond(name: str, words: Sequence[str]) -> frozenset[int]:
 
 
 def runs_others(name: str, words: Sequence[str]) -> bool:
-    """Return whether some of these words make the program run another."""
+    """Return whether one of these words certainly makes the program run another program."""
     return any(found.runs for found in _beyond(name, words))
 
 
