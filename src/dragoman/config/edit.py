@@ -50,12 +50,12 @@ def init_config(paths: Paths) -> bool:
 
 
 def enable_peers(paths: Paths, names: Iterable[str]) -> tuple[str, ...]:
-    """Add peers to `enabled_peers`, and return those that were not there."""
+    """Add peers to `enabled_peers`, and return those that were not in it before."""
     return _change_enabled(paths, add=tuple(names))
 
 
 def disable_peers(paths: Paths, names: Iterable[str]) -> tuple[str, ...]:
-    """Remove peers from `enabled_peers`, and return those that were there."""
+    """Remove peers from `enabled_peers`, and return those that were in it before."""
     return _change_enabled(paths, remove=tuple(names))
 
 
@@ -73,7 +73,7 @@ def value_of(text: str, key: str = "") -> Any:
 
 
 def _takes_texts(key: str) -> bool:
-    """Return whether a setting is a list of texts."""
+    """Return whether a setting is a list of strings."""
     from msgspec import inspect
 
     kind: Any = inspect.type_info(Settings)

@@ -73,8 +73,8 @@ class FileTransaction:
             ) from error
 
     def watch(self, path: Path) -> bytes | None:
-        """Remember a file that other code is about to change. Returns its current content, or None
-        if it does not exist."""
+        """Remember the content of a file that other code is about to change, so that it can be
+        restored. Returns the current content, or None if the file does not exist."""
         current = read_file(path)
         self._before.setdefault(path, current)
         return current

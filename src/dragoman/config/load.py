@@ -264,7 +264,7 @@ def _project_layer(
 
 
 def _scalar_keys() -> dict[str, str]:
-    """Return the names of the environment variables for settings, each with its dotted key."""
+    """Return the dotted keys of the settings, by the name of their environment variable."""
     found = {
         PREFIX + name.upper(): name for name in Settings.__struct_fields__ if name not in TABLES
     }

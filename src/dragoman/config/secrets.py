@@ -36,12 +36,13 @@ def secret_values(environ: Mapping[str, str], names: Iterable[str]) -> tuple[str
 def handed_values(
     environ: Mapping[str, str], names: Iterable[str], workspace: str | os.PathLike[str]
 ) -> tuple[str, ...]:
-    """Return the values that may be secrets among the variables that a user passes to an agent by
-    these names or patterns.
+    """Return the values that may be secrets, of the variables that a user passes to an agent:
+    `names` are their names, or patterns.
 
     Any variable may contain a secret. A value that is an existing path, or a list of such paths
-    with the usual separator, is not one: a history without directory names would be useless. The
-    pattern ``*`` is ignored, because it names no particular variable.
+    with the usual separator, does not count as one, because a history without directory names would
+    be useless; nor does a value shorter than `SHORTEST_HANDED`. The pattern ``*`` is ignored,
+    because it names no particular variable.
     """
     patterns = [name for name in names if name != "*"]
     found = {

@@ -25,8 +25,9 @@ FALLBACKS: Final = ("none", "peers", "all")
 def restricting(
     values: Mapping[str, Any], base: Mapping[str, Any], file: Path, ignored: list[IgnoredSetting]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the settings of a project that apply without trust: `format`, `agent_files` and those
-    that only restrict what the user has set. The others are added to `ignored`."""
+    """Yield the settings of a project that apply without trust, by dotted key: `format`,
+    `agent_files`, and those that are equal to the settings so far (`base`) or only restrict them.
+    The others are added to `ignored`."""
     limits = _limits(values, file, ignored)
     if limits:
         yield LIMITS, limits
@@ -87,9 +88,9 @@ def _limits(values: Mapping[str, Any], file: Path, ignored: list[IgnoredSetting]
 def drop_wider(
     merge: MergedValues, before: MergedValues, file: Path, ignored: list[IgnoredSetting]
 ) -> None:
-    """Drop a project's permissions for one peer if they are wider than the user's own for that peer
-    or, without those, than the permissions for all peers. A variable or a flag, which are merged
-    after the project, may have changed the latter."""
+    """Drop a project's permission preset for one peer, unless it is equal to or stricter than the
+    user's own for that peer, which is then restored. If the user has none, it is compared with the
+    general preset as merged, which a variable or a flag may have changed after the project."""
     for key in [key for key, origin in merge.origins.items() if origin == str(file)]:
         if not (key.startswith("peer.") and key.endswith(".permissions")):
             continue
