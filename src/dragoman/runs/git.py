@@ -173,8 +173,8 @@ async def demand(
 def filter_failure(
     answer: ProgramOutput, doing: str, env: Mapping[str, str]
 ) -> FilterFailed | None:
-    """Return the error for a required filter that did not run, or None if git failed for another
-    reason."""
+    """Return the error if git failed because a required filter was refused or failed, or None if
+    git failed for another reason."""
     found = FILTER_FAILURE.search(answer.errors)
     if found is None:
         if FILTER_DIED not in answer.errors:
@@ -206,8 +206,8 @@ def describe(answer: ProgramOutput, timeout: float = GIT_TIMEOUT) -> str:
 
 
 def _refused(env: Mapping[str, str]) -> set[str]:
-    """Return the filters that an `own_filters` environment refuses, which are those with an empty
-    process."""
+    """Return the filters that an `own_filters` environment refuses: those whose `process` setting
+    is empty."""
     count = int(env.get(CONFIG_COUNT, "0"))
     empty = [
         env[f"GIT_CONFIG_KEY_{at}"] for at in range(count) if not env[f"GIT_CONFIG_VALUE_{at}"]

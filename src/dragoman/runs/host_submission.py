@@ -95,8 +95,8 @@ async def submission(job: str, *, paths: Paths) -> AsyncIterator[Submission | Jo
 
 
 async def find_sent(job: str, *, paths: Paths) -> JobRecord | None:
-    """Return the job of a submission that was given up. Returns None if its prompt was not sent, or
-    if the job does not appear within `APPEAR_TIMEOUT`."""
+    """Return the job with this id if a submission has sent its prompt. None if the prompt was not
+    sent, or if the job does not appear within `APPEAR_TIMEOUT`."""
     if not is_id(job) or not (paths.state / FOLDER / job).exists():
         return None
     return await _find(job, paths, timeout=APPEAR_TIMEOUT)

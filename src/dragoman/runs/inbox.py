@@ -89,9 +89,9 @@ class RunInbox:
     async def ask(
         self, question: Question, caller: Permit | None, settle: Callable[[Decision], bool]
     ) -> Decision | None:
-        """Ask for permission in the open consoles and with `caller`. A console's answer is passed
-        to `settle`. Returns the answer of `caller`. Without a caller, waits while a console is
-        open, and returns None. Implements `dragoman.policy.approver.Inbox`."""
+        """Ask `caller` for permission and return its answer. Without a caller, wait while a console
+        is open, and return None. Unless the run has a broker, the open consoles show the question,
+        and an answer from one is passed to `settle`. Implements `policy.approver.Inbox`."""
         if caller is None and not self.can_ask:
             return None
         if self.has_broker:

@@ -95,7 +95,8 @@ class Deadline(Struct, frozen=True):
             raise self.exceeded(during()) from None
 
     def call(self, expire: Callable[[BudgetExceeded], None]) -> asyncio.TimerHandle:
-        """Schedule a call of `expire` with the error at the deadline, and return its timer."""
+        """Schedule the callback `expire`, which gets the error, for the deadline. Returns its
+        timer."""
         return asyncio.get_running_loop().call_later(self.left, expire, self._error())
 
     def exceeded(self, during: str) -> BudgetExceeded:
@@ -254,9 +255,9 @@ class RunRequest(Struct, frozen=True, kw_only=True):
         )
 
     def moved(self, folder: Path) -> Self:
-        """Return the request with `folder` as its workspace.
+        """Return the request with `folder` as its workspace and that of its approver.
 
-        A stored session continues where it began, because its broker and its files are there.
+        For a stored session, which continues where it began: its broker and its files are there.
         """
         if folder == self.workspace:
             return self
@@ -376,7 +377,7 @@ class CancelHandle:
 
     def hold(self, turn: Cancellable | None) -> None:
         """Set the running turn, and cancel it if the handle was already pulled. `turn` is None when
-        the turn is over."""
+        the turn is over; a handle for one turn is then no longer pulled."""
         self._turn = turn
         if turn is not None and self.pulled:
             turn.cancel()
@@ -391,7 +392,8 @@ class CancelHandle:
             stop()
 
     def pull(self) -> bool:
-        """Cancel the running turn in its agent, and start no other.
+        """Cancel the running turn in its agent, or else end the work between turns. A turn that is
+        set later is cancelled at once.
 
         Returns False if there is nothing to cancel yet.
         """
