@@ -162,7 +162,8 @@ class Portable(SessionTable, JobTable, EventTable):
         raise UsageError("the file is truncated: the last line is missing")
 
     def _placed(self, head: _Head) -> SessionRecord:
-        """Return the session with a key and a name that are not used here."""
+        """Return the imported session, with a new key if its own exists here, and without its name
+        if another open session here has it."""
         session = structs.replace(head.session, next_event=head.first_event)
         if self.session(session.key) is not None:
             session = structs.replace(session, key=new_session_key())

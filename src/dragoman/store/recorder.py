@@ -262,8 +262,8 @@ class StoreRecorder:
     # -- sessions
 
     def create(self, record: SessionRecord) -> None:
-        """Store a new session. If its caller has already stored it, only add the peer's id and the
-        directory."""
+        """Store a new session, without its name if that is taken by now. If its caller has already
+        stored it, only add the peer's id and the directory."""
         self._put(functools.partial(_create_session, record=record))
 
     def take_up(self, key: str, next_event: int) -> None:
