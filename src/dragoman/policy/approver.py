@@ -343,11 +343,11 @@ class Approver(Struct):
 
 
 class Allowed:
-    """The permissions that an agent got in a session, to recognise them when dragoman does the
-    work.
+    """What an agent was allowed to do in a session. Work that dragoman then does for the agent
+    needs no second question if it is covered.
 
-    A file that it may edit can be written any number of times, as an editor saves a file, but a
-    protected one only once. A command that was allowed once runs once.
+    A file that the agent may edit can be written any number of times, as an editor saves a file,
+    but a protected file, or one for which the policy escalates, only once. A command runs once.
     """
 
     def __init__(self, workspace: str) -> None:
@@ -384,7 +384,7 @@ class Allowed:
         return all(each is not None and each.real <= files for each in found)
 
     def spend(self, act: Act, verdict: Verdict) -> None:
-        """Use up a permission that counts once, because the act was done."""
+        """Remove the permission for an act that was done, if the permission counts only once."""
         if act.runs:
             self._commands -= self._spellings(act)
             return

@@ -174,7 +174,7 @@ def narrowed(parent: Policy, child: Policy) -> Policy:
 
 
 def of_settings(settings: PolicySettings, preset: Preset) -> Policy:
-    """Return the policy of the settings files, on top of the preset ``permissions``."""
+    """Return the policy that consists of `preset` and the rules and limits of the settings."""
     return Policy(preset=preset, rules=settings.rules, limits=settings.limits)
 
 
@@ -202,8 +202,8 @@ def for_whom(policy: Policy, *, peer: str, role: str = "") -> Policy:
 
 def unattended(policy: Policy, *, peer: str, role: str = "") -> Policy | PolicyName:
     """Return the policy for a turn that continues in a broker after its caller has disconnected,
-    when no one can be asked. A plain preset is returned as its name, and ``ask`` as
-    ``approve-reads``."""
+    when no one can be asked. If it is only a preset, returns the name of the preset, with
+    ``approve-reads`` in place of ``ask``."""
     if policy.rules or policy.limits or policy.ceilings:
         return for_whom(policy, peer=peer, role=role)
     return "approve-reads" if policy.preset == "ask" else policy.preset
