@@ -187,7 +187,8 @@ def create_file(path: Path, chunks: Iterable[bytes], *, mode: int | None = None)
 def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
     """Replace a file in one of our own directories; a reader sees the old bytes or the new ones.
 
-    A link in its place is replaced, not followed. With `sync` the bytes are on disk first.
+    A link in its place is replaced, not followed. With `sync`, the bytes are on disk before the
+    file is replaced.
     """
     with _fresh(path, (data,), sync=sync) as fresh:
         os.replace(fresh.path, path)
