@@ -128,7 +128,7 @@ class RunContext:
         ]
 
     def again(self) -> RunContext:
-        """Return the context of the same directory, loaded again."""
+        """Return the context of the same directory, loaded again without the command-line flags."""
         return load_context(self.cwd, environ=self.environ)
 
 
