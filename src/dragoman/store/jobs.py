@@ -191,9 +191,9 @@ class JobTable(Database):
             return _last_sign(connection, job, has_events=found is not None)
 
     def end_orphans(self, is_alive: Callable[[dict[str, Any]], bool]) -> list[str]:
-        """Mark every job as crashed that has not ended and whose `runner` is not alive, and return
-        their ids. Their end is the time of their last event, because when their process was killed
-        is unknown."""
+        """Mark as crashed every job that has not ended and whose `runner` is not alive. Returns
+        their ids. Their end is the time of their last event, or else their start: when their
+        process was killed is unknown."""
         ended = []
         with self.transaction() as connection:
             rows = connection.execute(

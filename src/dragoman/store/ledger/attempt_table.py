@@ -148,8 +148,8 @@ class AttemptTable(PosteriorTable):
         """Record a verdict on a job, in the record of its last attempt that has ended.
 
         Returns that attempt as it was before, so that a repeated verdict can be distinguished from
-        a new one; `learned` is called with the same value, and may return the update of an arm.
-        Raises `UnknownJob`.
+        a new one. The callback `learned` gets it too, and may return the update of an arm. Raises
+        `UnknownJob` if no attempt of the job has ended.
         """
         with self.transaction() as connection:
             found = self._attempts(
@@ -193,8 +193,8 @@ class AttemptTable(PosteriorTable):
         is_alive: Callable[[dict[str, Any]], bool],
         last_sign: Callable[[AttemptRecord], float | None],
     ) -> list[AttemptRecord]:
-        """Mark every unfinished attempt as crashed whose process is gone, and return these
-        attempts. Their cost remains unknown.
+        """Mark as crashed every unfinished attempt whose process is gone, and return these
+        attempts, as changed. Their cost remains unknown.
 
         Their end is the time that `last_sign` returns for them, or else their start: when their
         process was killed is unknown, and may be days ago.
