@@ -239,7 +239,8 @@ class _Yaml:
             self.indent = " " * (len(self.text[start:]) - len(self.text[start:].lstrip(" ")))
 
     def shape(self, without: str | None = None) -> list[tuple[object, ...]]:
-        """Return the parsed top level without one field, ignoring positions."""
+        """Return the parsed top level for a comparison: all fields except `without`, and no
+        positions."""
         return [
             (
                 type(event),
