@@ -499,7 +499,7 @@ class Run:
     async def _prepare(
         self, blocks: Sequence[Block]
     ) -> tuple[ViolationWatch | None, Sequence[Block]]:
-        """Return the state of the workspace (None if it is not watched), and the whole prompt."""
+        """Enforce the policy and record the job. Returns the state to watch and the prompt."""
         request = self.request
         # A peer may change its mode in a turn, so this is checked before each prompt.
         await self._enforce()
@@ -542,7 +542,7 @@ class Run:
     async def submit(self, blocks: Sequence[Block], *, wait: float = 0.0) -> str:
         """Submit a prompt to the broker without waiting for its turn. Returns the id of the job. A
         question waits `wait` seconds for a person. Raises `BrokerUnavailable` without a broker,
-        `BrokerError` if it does not confirm the job."""
+        and `BrokerError` if the broker does not confirm the job."""
         if not self.warm:
             raise BrokerUnavailable(
                 "there is no broker that could run the turn when this command has ended",
