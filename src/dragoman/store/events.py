@@ -85,7 +85,7 @@ class EventTable(Database):
     ) -> Iterator[tuple[int, bytes]]:
         """Yield the events from `start` up to but excluding `stop`, with their numbers. Events that
         were stored after the first one was requested, deleted by retention or lost in a gap are
-        left out."""
+        left out. Raises `UnknownSession`."""
         with self._reading() as connection:
             end = _next_event(connection, key)
         if stop is not None:
