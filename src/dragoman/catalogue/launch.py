@@ -150,8 +150,8 @@ def way_to(
 
 
 def with_env(spec: LaunchSpec, names: Iterable[str]) -> LaunchSpec:
-    """Return the launch spec with these environment variables of this process passed to the program
-    too."""
+    """Return the launch spec with `names` added to the environment variables that the program gets
+    from this process."""
     return structs.replace(spec, inherit=tuple(dict.fromkeys([*spec.inherit, *names])))
 
 
