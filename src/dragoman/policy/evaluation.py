@@ -296,7 +296,7 @@ def _commands_surely(rule: Rule, facts: ActFacts) -> str | None:
 
 
 def _inside(facts: ActFacts) -> bool:
-    """Return whether everything named in the request certainly lies in the workspace."""
+    """Return whether the act's paths and its directory are certainly inside the workspace."""
     named = list(facts.places)
     if facts.act.cwd is not None:
         named.append(path_patterns.places_of(facts.cwd, (facts.root,)))
