@@ -62,7 +62,7 @@ class Adapter(Protocol):
     async def dispatch(
         self, launch: Assignment, role: str, text: str, on_notification: Notified | None = None
     ) -> Result:
-        """Run the prompt `text` in a role, and return its result. Raises `RoleNotClaimed`, before
-        anything is started, if the adapter does not claim the role. Passes every event to
-        `on_notification` if it is given, and always closes the peer."""
+        """Run the prompt `text` in a role, and return the result of the turn. Raises
+        `RoleNotClaimed`, before anything is started, if the adapter does not claim the role. Calls
+        `on_notification`, if given, with every event, and always closes the peer."""
         ...
