@@ -300,7 +300,8 @@ def _read(id: str, paths: Paths) -> JobRecord:
 
 
 def _with_attempt(store: Store, job: JobRecord) -> JobRecord:
-    """Return a job with the agent's text; for a delegated one, that of its last attempt."""
+    """Return a job with the agent's text; for a delegated one, that of its last attempt. If a
+    broker continued this attempt, the failure of the job says so."""
     from dragoman.store.history import text_of
 
     attempt = _survivor(store, job)
