@@ -194,7 +194,7 @@ class LineRedactor:
     @property
     def form(self) -> LineForm:
         """The bytes before and after the text in a chunk's line, taken from the most recent line
-        from which a form was learned. Both are empty if there is none, or it was forgotten."""
+        from which a form was learned. Both are a zero byte if no form is known now."""
         return self._form
 
     def flush(self) -> list[bytes]:
