@@ -52,9 +52,9 @@ class Enforced(Struct, frozen=True, kw_only=True):
     """Whether the peer is prompted even if the policy is not enforced."""
 
     def check_mode(self, mode: str) -> None:
-        """Raise `PolicyNotEnforced` if the policy restricts the peer and the descriptor's modes, in
-        which the peer asks for permission, do not include `mode`, unless `allow_unenforced` is set
-        or the descriptor lists no modes."""
+        """Raise `PolicyNotEnforced` if the policy restricts the peer, and the descriptor lists the
+        modes in which the peer asks for permission without this one, unless `allow_unenforced` is
+        set."""
         if self.restricts and not self.allow_unenforced:
             if why := _silent_mode(_table(self.way.descriptor), mode):
                 raise PolicyNotEnforced(self.way.name, why)
@@ -209,9 +209,9 @@ def unapproved(
 ) -> tuple[str, ...]:
     """Return the changed files, relative to the workspace, that no allowed request explains.
 
-    Returns none if a command was allowed, or a request that names no file: these may have changed
-    anything, unless they were allowed as reading only. A file that was allowed in an `earlier` turn
-    may be written again; a command of that turn is over.
+    Returns none if a command was allowed, or another request that may have changed more than files
+    that it names, unless it was allowed as only reading. A file that was allowed in an `earlier`
+    turn may be written again; a command of that turn is over.
     """
     files = tuple(files)
     if not files:
