@@ -88,9 +88,9 @@ def _limits(values: Mapping[str, Any], file: Path, ignored: list[IgnoredSetting]
 def drop_wider(
     merge: MergedValues, before: MergedValues, file: Path, ignored: list[IgnoredSetting]
 ) -> None:
-    """Drop a project's permission preset for one peer, unless it is equal to or stricter than the
-    user's own for that peer, which is then restored. If the user has none, it is compared with the
-    general preset as merged, which a variable or a flag may have changed after the project."""
+    """Drop each permission preset that a project sets for one peer, unless it equals the user's own
+    for that peer or is stricter. Restores the user's own. Without one, it is compared with the
+    general preset, which a variable or a flag may have changed after the project."""
     for key in [key for key, origin in merge.origins.items() if origin == str(file)]:
         if not (key.startswith("peer.") and key.endswith(".permissions")):
             continue
