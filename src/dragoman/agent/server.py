@@ -180,8 +180,7 @@ class Server:
                 self._hear(handler, notification)
 
     def _hear(self, handler: Callable[..., Any], notification: Notification) -> None:
-        """Queue a notification for an author's handler. Notifications are handled one after
-        another."""
+        """Queue a notification for an author's handler. One is handled after the other."""
         if self._told is None:
             connection = self.connection
             self._told = HandlerLane(
@@ -218,7 +217,8 @@ class Server:
         return method.name in self._requests
 
     def perform(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
-        """Handle a request as an ACP client's. Raises `RemoteError` if the method is not served."""
+        """Return a coroutine that answers a request as if it had come in ACP. The call itself
+        raises `RemoteError` if the method is not served."""
         if not self.can(method):
             raise boundary.method_not_found(method.name)
         answer = self._requests[method.name][1](params)
@@ -327,8 +327,8 @@ class Server:
         )
 
     async def _replay(self, replay: Turn) -> None:
-        """Run, in a task of its own, the handler that loads a session. If the load is cancelled,
-        this still waits for the end of the handler, for at most `CANCEL_GRACE`."""
+        """Run, in a separate task, the handler that loads a session. If the load is cancelled,
+        stop the handler and wait until it has ended, for at most `CANCEL_GRACE`."""
         handler = run_to_end(self._handlers.load_session, replay, replay.session)
         work = self.connection.tasks.start(_caught(replay, handler), "load a session")
         replay.begin(work)

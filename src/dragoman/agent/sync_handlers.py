@@ -39,9 +39,9 @@ async def run_in_thread(work: Callable[..., T], *args: Any, patient: bool = Fals
     """Run a function in a new thread and wait for it.
 
     Each call gets its own thread instead of one from a pool: a handler may take hours, and a full
-    pool would stall every other session. Cancelling this does not affect the thread. If the
-    thread learns of the cancellation in another way, set `patient`: the wait then continues to the
-    end of the function, or to a second cancellation.
+    pool would stall every other session. Cancelling the wait does not affect the thread. With
+    `patient`, for a function that learns of the cancellation in another way, a cancelled wait
+    continues until the function ends, or until a second cancellation.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -93,7 +93,7 @@ class BlockingTurn:
         return self._turn.wait_for(work)
 
     def _last_words(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a last call that is allowed after the turn was cancelled."""
+        """Run a call that is allowed even after the turn was cancelled, and return its result."""
         return self._turn.wait_for(work, last=True)
 
     @property
@@ -253,9 +253,12 @@ def run_handler(handler: Callable[..., Any] | None, *args: Any) -> Coroutine[Any
 async def run_to_end(
     handler: Callable[..., Any] | None, turn: Turn, *before: Any, after: tuple[Any, ...] = ()
 ) -> Any:
-    """Run a handler that gets a turn, and return its result. Raises `UsageError` if it did not
-    await or use its calls on the turn, unless the turn was cancelled. A plain function gets a
-    `BlockingTurn` and runs in a thread."""
+    """Run a handler with the arguments `before`, the turn and `after`, and return its result. A
+    plain function gets a `BlockingTurn` and runs in a thread.
+
+    Raises `UsageError` if a call on the turn was not awaited or not used, unless the turn was
+    cancelled. If the handler itself raised an error, that becomes a note on the error.
+    """
     assert handler is not None
     # A plain function cannot forget an `await`, and may have made its updates in several threads.
     counted = is_async(handler)

@@ -327,8 +327,8 @@ class Turn:
 
     def unsent(self, *, counted: bool = True) -> str | None:
         """Return the error message for a handler that has ended without awaiting its calls, or None
-        if it awaited all. With `counted`, an update that was created but not sent also counts;
-        this needs a single thread that creates and sends them."""
+        if it awaited all. With `counted`, updates that were created but not sent also count, unless
+        another thread sent updates."""
         lost = self._made - self._sent if counted and not self._elsewhere else 0
         told = self._calls.unawaited()
         if lost > 0:

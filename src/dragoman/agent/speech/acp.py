@@ -32,8 +32,8 @@ class Speech(Protocol):
     def update(
         self, session_id: str, update: acp.SessionUpdate
     ) -> Coroutine[Any, Any, None] | None:
-        """Send an update. If the result is not None, await it: it may wait for a client that reads
-        too slowly, and some dialects send nothing before."""
+        """Send an update. If the result is not None, the caller must await it: some dialects send
+        nothing until then, and the client may be reading too slowly."""
 
     def ask(self, method: Method[P, R], params: P) -> Coroutine[Any, Any, R]:
         """Send a request to the client. Await the result, which is the decoded response."""

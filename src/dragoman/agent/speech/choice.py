@@ -90,8 +90,8 @@ def speech_of(server: Server, dialect: str) -> DocumentSpeech:
 
 
 def served_dialect(word: str) -> str:
-    """Return the dialect that a user's `word` means, for serving clients. Raises `UsageError` if
-    it means none, or clients cannot be served in that dialect."""
+    """Return the dialect that a user's `word` means. Raises `UsageError` unless it means exactly
+    one in which clients can be served."""
     served = [discovery.ACP, *SPEECHES]
     if word == discovery.CODEX:
         raise UsageError(

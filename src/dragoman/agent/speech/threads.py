@@ -1,9 +1,8 @@
 """The agent's side of the threads dialect.
 
-Keeps the threads of one client and their history, which is part of the response to a resumed
-thread. A failed turn is answered with a result of the status
-``error``. `dialects.legacy.threads` has the
-message schemas.
+Keeps the history of one client's threads, because the response to a request to resume a thread
+contains it. A failed turn is answered with a result of the status ``error``, not with a JSON-RPC
+error. `dialects.legacy.threads` has the message schemas.
 """
 
 from __future__ import annotations
