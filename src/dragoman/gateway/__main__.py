@@ -70,7 +70,7 @@ def target_of(words: Sequence[str]) -> Target:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Return the host and port to listen on. Without a host it is loopback only."""
+    """Return the host and port to listen on. The default host is loopback."""
     return parse_address(
         text, option="--websocket", example="127.0.0.1:8765", default_host="127.0.0.1"
     )
@@ -118,9 +118,10 @@ def _gateway(arguments: argparse.Namespace, peer: Peer) -> Gateway:
 def _connected(
     arguments: argparse.Namespace, target: Target, client: acp.ClientCapabilities | None
 ) -> AbstractAsyncContextManager[Peer]:
-    """Connect the peer and offer it what the client offers. Without `client`, the capabilities of
-    the clients are not known yet: no commands run for them, and questions that they cannot show are
-    declined. Files that a client does not serve are served here."""
+    """Return a context manager that connects the peer, and offers it what the client offers.
+    `client` is None if the clients are not known yet: the peer is then offered no terminals, but
+    may ask users; questions that a client cannot show are declined. Files are always offered, and
+    served here if a client does not serve them."""
     asks = client.elicitation if client is not None else acp.ElicitationCapabilities()
     return connect(
         target,

@@ -122,7 +122,7 @@ DECLINED: Final[dict[str, Callable[[Raw], Any]]] = {
 
 
 class Unannounced:
-    """Replaces updates of one session that its client does not support."""
+    """Replaces those updates of one session that the client does not support."""
 
     __slots__ = ("_place", "speaker", "strange")
 

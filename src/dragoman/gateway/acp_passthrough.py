@@ -61,8 +61,8 @@ _ALWAYS: Final = frozenset({acp.SESSION_CLOSE.name})
 """Methods that clients may call even if the peer does not have them."""
 
 SLOW_CLIENT_TIMEOUT: Final = 60.0
-"""Seconds that one client may keep the peer's other clients waiting by not reading: as long as a
-consumer of events in the same process may."""
+"""Maximum number of seconds that one client may keep the peer's other clients waiting because it
+does not read. The limit for a consumer of events in the same process is the same."""
 
 Then = Callable[[Raw], Any]
 """Changes the result of a request before it is forwarded."""

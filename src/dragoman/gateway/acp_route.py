@@ -76,7 +76,8 @@ class PassthroughRoute(Route):
         self._connection.post(UPDATE, told)
 
     def _leave_out(self, error: MessageTooLong) -> None:
-        """Tell the client that it does not get an update. Later updates must still arrive."""
+        """Log that an update was too long for the client, and tell the client so. Does not raise
+        if even that is too long, so that later updates still arrive."""
         log.warning("an update of session %s was left out: %s", self.session.id, error)
         # The limit may be too low even for this.
         with contextlib.suppress(MessageTooLong):

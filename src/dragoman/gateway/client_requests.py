@@ -44,8 +44,8 @@ class Services:
     # -- files and terminals
 
     def serve(self, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
-        """Forward a request to the client. Returns None if the client did not offer the service, or
-        if no client has the session."""
+        """Return a coroutine that forwards a request to the client of its session and returns the
+        result. None if no client has the session, or the client did not offer the service."""
         client = self._client_of(params.session_id)
         return None if client is None else serve(client.side(params.session_id), name, params)
 
@@ -80,8 +80,8 @@ class Services:
 
 
 def serve(side: ClientSide, name: str, params: Any) -> Coroutine[Any, Any, Any] | None:
-    """Forward a request for a file or a terminal to a client. Returns None if the client
-    did not advertise that service."""
+    """Return a coroutine that forwards a request for a file or a terminal to a client and returns
+    the result. None if the client did not advertise that service."""
     method = acp.method_table().request(name)
     if method is None or method.gate is None or not method.gate.is_open(side.capabilities):
         return None

@@ -322,8 +322,8 @@ class ClientSession:
     # -- events
 
     def happened(self, event: model.Event) -> None:
-        """Called with every event of the client's sessions, in order. Applies settings, and sends
-        events outside of turns; those of a turn are taken from the turn."""
+        """Called with every event of the client's sessions, in order. Applies settings, and queues
+        live events outside of turns; `GatewaySession.follow` sends those of a turn."""
         gateway_session = self._sessions[event.session or ""]
         if isinstance(event, model.SettingsChanged):
             apply(gateway_session.view, event)

@@ -36,8 +36,8 @@ class EarlyInitialize(Stream):
         self._line = asyncio.Event()
 
     async def greeting(self, timeout: float = GREETING_TIMEOUT) -> bytes:
-        """Read the first line, then pause reading. Returns the part of the line that has arrived if
-        it is not complete within `timeout`, or the stream ends."""
+        """Read the first line, pause reading, and return the line. If it is not complete within
+        `timeout`, or the stream ends before, return the part of it that has arrived."""
         self._stream.start(self)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):

@@ -108,7 +108,8 @@ class Upstream:
 
     def open(self, method: str, params: Any, settle: Settle) -> Call:
         """Send a request whose response has a session id. Updates that come before the response are
-        kept until the callback `settle` has returned; it calls `route`, which delivers them."""
+        kept until the callback `settle` has returned. It should call `route`, which delivers them
+        to the session's owner."""
         self._early.begin()
 
         def opened(result: Raw | None, error: DragomanError | None) -> None:
@@ -215,10 +216,8 @@ class Upstream:
             call.give_up(CallCancelled(codes.REQUEST_CANCELLED, "the request was cancelled"))
 
     def _learn(self, session_id: str | None, route: Route, line: bytes) -> None:
-        """Learn the beginning of a session's updates.
-
-        Nearly all of them begin with the same bytes, up to the id, and then need no decoding.
-        """
+        """Store how this session's updates begin, up to the session id, if `line` has the usual
+        form: later updates that begin with the same bytes are routed without decoding."""
         beginning, found, rest = line.partition(b'"params":{"sessionId":"')
         ended = found and rest.startswith(msgspec.json.encode(session_id)[1:])
         # Only the version and the method come before the params.

@@ -101,8 +101,8 @@ class GatewaySession:
         )
 
     def takes(self, event: model.Event) -> bool:
-        """Return whether the client supports this kind of update. dragoman tells every peer that
-        all kinds are supported, so a peer may send others as well."""
+        """Return whether the client supports this kind of update. The peer may send kinds that the
+        client does not support, because dragoman tells every peer that all are supported."""
         return event.native not in self._strange
 
     def knows(self) -> None:
@@ -265,8 +265,8 @@ class GatewaySession:
             raise
 
     async def leave_out(self, error: MessageTooLong) -> None:
-        """Tell the client that it does not get an update. Later updates and the response to the
-        prompt must still arrive."""
+        """Log that an update was too long for the client, and tell the client so. Does not raise
+        if even that is too long: later updates and the prompt's response must still arrive."""
         log.warning("an update of session %s was left out: %s", self.conversation.id, error)
         # The limit may be too low even for this.
         with contextlib.suppress(MessageTooLong):
