@@ -78,7 +78,7 @@ def fold(events: Iterable[happened.Event], view: View | None = None) -> View:
 
 
 def _message(view: View, role: Role, message_id: str | None) -> Message:
-    """Return the message that a chunk belongs to, or add one to the view if there is none."""
+    """Return the message that a chunk belongs to; a new one, added to the view, if none does."""
     if role is Role.USER and view.prompt is not None:
         return _repeated(view, view.prompt, message_id)
     view.prompt = None
@@ -97,7 +97,7 @@ def _message(view: View, role: Role, message_id: str | None) -> Message:
 
 
 def _repeated(view: View, prompt: Message, message_id: str | None) -> Message:
-    """Return the prompt, emptied, because the agent's version replaces it."""
+    """Empty our prompt, and return it to be filled with the agent's version of it."""
     view.prompt = None
     view.open = True
     prompt.message_id = message_id
