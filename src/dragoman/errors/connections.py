@@ -344,8 +344,8 @@ class PeerBusy(CallError):
 class RemoteError(CallError):
     """The other side responded with an error. A handler may raise this to respond with one.
 
-    The code decides whether it is retryable and may have run. In a turn, the agent's message and
-    what it did before the error count too.
+    The code decides whether the error is retryable and whether the request may have run. In a turn,
+    the agent's message and what the agent did before the error count too.
     """
 
     error_class = "remote_error"
