@@ -258,16 +258,19 @@ def text_of(blocks: Sequence[object]) -> str:
 
 
 def unsaid(said: str, whole: str | None) -> str:
-    """Return the part of `whole`, a complete answer at the end of a turn, that the chunks before it
-    (`said`) do not have. Empty if there were no chunks: the end of the turn then has the text."""
+    """Return the text to add to the chunks of an answer (`said`), given the complete answer at the
+    end of the turn (`whole`): its rest, or all of it if it does not begin with `said`.
+
+    Empty if `said` already ends with it, or is empty: the end of the turn then has the text.
+    """
     if not said or not whole or said.endswith(whole):
         return ""
     return whole.removeprefix(said)
 
 
 def said(place: EventEnvelope, native: str, text: str) -> list[Event]:
-    """Return events for a part of the agent's answer that did not come in its own message; empty if
-    the text is empty."""
+    """Return events for a part of the agent's answer that no message of its own delivered, such as
+    the rest of it from `unsaid`; empty if the text is empty."""
     return [MessageDelta(*place.base(native, None), Role.AGENT, text)] if text else []
 
 

@@ -391,7 +391,7 @@ class ClientEnd(base.ClientEnd):
 
 
 def history(session: Session, place: EventEnvelope) -> list[Event]:
-    """Return the messages of a listed session as a replay."""
+    """Return events that replay the messages of a listed session."""
     roles = {"user": Role.USER, "assistant": Role.AGENT, "agent": Role.AGENT}
     events: list[Event] = []
     with base.replaying(place):

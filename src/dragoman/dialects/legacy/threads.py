@@ -188,10 +188,9 @@ class ClientEnd(base.ClientEnd):
         return None if self._greeted else ("create", self._starting(), self.greeted)
 
     def _starting(self) -> Sequence[Message]:
-        """Return the messages that start a thread.
-
-        An agent may require the handshake first, which also starts a thread.
-        """
+        """Return the requests to try, in order, until one starts a thread. The second is the
+        handshake, which also starts a thread and which an agent may require. It is left out after
+        one of them has worked."""
         start = (START, self._service)
         return (start,) if self._greeted else (start, (INITIALIZE, self._service))
 
@@ -271,8 +270,8 @@ def of_result(result: Result, place: EventEnvelope, raw: bytes | None) -> list[E
 
 
 def history(state: State, place: EventEnvelope) -> list[Event]:
-    """Return the turns of a thread as a replay, followed by the last known result if it is not one
-    of them."""
+    """Return events that replay the turns of a resumed thread, and then its last result if that is
+    not among them."""
     turns = state.turns or state.history
     last = state.last_result
     if isinstance(last, str):

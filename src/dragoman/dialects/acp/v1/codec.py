@@ -182,8 +182,8 @@ and results, and does the work of `encode` on the whole message in one pass."""
 
 @functools.cache
 def _layout(struct: type[Wire]) -> tuple[tuple[str, str, Any, Any], ...]:
-    """Return the name, wire name and default of each field, and the factory of a default that may
-    be omitted when empty."""
+    """Return the name, wire name, default and default factory of each field except `extra`. The
+    factory is None unless it is `list` or `dict`, whose empty values may be omitted."""
     return tuple(
         (
             info.name,
