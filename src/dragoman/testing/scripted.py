@@ -74,7 +74,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class SendBytes:
-    """Send these bytes; a newline only if they contain one."""
+    """Send these bytes, `times` times, without adding a newline."""
 
     data: bytes
     times: int = 1

@@ -270,8 +270,8 @@ class Agent:
         return session
 
     def _recall(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Open the requested session as this or another process stored it, and return it. Raises
-        `Refused` if there is none."""
+        """Open the requested session, which this or another process stored, and return it. Raises
+        `Refused` if it is not stored."""
         id, cwd = str(given.get("sessionId")), str(given.get("cwd"))
         if self._fault == "accepts-unknown-sessions":
             return self._sessions.setdefault(id, {"id": id, "cwd": cwd, "said": ["once"]})

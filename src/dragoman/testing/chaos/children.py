@@ -67,8 +67,8 @@ class McpServer:
         os.close(sink)
 
     def ask(self, line: bytes) -> bytes:
-        """Send a request and return the output up to the end of a line, or to the end of the
-        output."""
+        """Send a line, and return the output that follows, until it ends with a newline or the
+        server closes it."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._input, line + b"\n")
         answer = b""

@@ -16,7 +16,7 @@ from dragoman.testing.fake_model import FakeModel
 
 
 async def serve(port: int) -> None:
-    """Serve on `port` until the standard input ends."""
+    """Print the address of a fake model on `port`, and run it until the standard input ends."""
     async with FakeModel(port=port) as model:
         sys.stdout.write(model.url + "\n")
         sys.stdout.flush()

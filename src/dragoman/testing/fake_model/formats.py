@@ -72,8 +72,8 @@ def usage_of(asked: Asked, reply: Reply) -> tuple[int, int]:
 
 
 def schema_of(wanted: Any, *path: str) -> dict[str, Any] | None:
-    """Return the schema in `wanted`, the requested format of the answer: the value at `path`, or
-    one for any object. None if no JSON is requested."""
+    """Return the JSON schema that an answer in the format `wanted` must fit: the object at `path`
+    in `wanted`, or a schema for any object if there is none. None if no JSON is requested."""
     if not isinstance(wanted, dict) or wanted.get("type") not in ("json_schema", "json_object"):
         return None
     found: Any = wanted

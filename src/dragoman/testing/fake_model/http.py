@@ -130,7 +130,7 @@ def write_json(
     keep_alive: bool = True,
     with_body: bool = True,
 ) -> None:
-    """Write a complete response; for a HEAD request, without `with_body`, only its head."""
+    """Write a complete response, or only its head without `with_body`, as for a HEAD request."""
     body = json.dumps(value).encode()
     extra = {"content-length": str(len(body))}
     _write_head(writer, status, "application/json", extra, keep_alive=keep_alive)
