@@ -26,8 +26,8 @@ class AwaitedCalls:
 
     def __init__(self) -> None:
         self.waiting: dict[Pending[Any], None] = {}
-        """The calls that were not awaited yet, in order. Being referenced here keeps a call alive
-        whose result the author drops, so that it is reported at the end of the turn."""
+        """The calls that were not awaited yet, in order. The reference keeps a call alive even if
+        the author drops its result, so that it is reported at the end of the turn."""
         self.unused: list[str] = []
         """Tool calls that were created but never announced, as the author wrote them."""
 

@@ -142,8 +142,8 @@ class DocumentSpeech:
         return cwd if cwd and Path(cwd).is_absolute() else str(Path.cwd())
 
     async def reopen(self, session_id: str, missing: RemoteError) -> list[tuple[Role, str]]:
-        """Open an earlier session, and return its messages if the agent replays them. Raises
-        `missing` if the agent can neither load nor resume."""
+        """Open an earlier session, and return its messages; none if the agent can resume it but not
+        load it. Raises `missing` if the agent can do neither."""
         loads = self.server.can(acp.SESSION_LOAD)
         if not loads and not self.server.can(acp.SESSION_RESUME):
             raise missing
