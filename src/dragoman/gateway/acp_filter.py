@@ -64,7 +64,7 @@ _question: Final = typed_decoder(_Question)
 
 
 def can(client: acp.ClientCapabilities, capability: str) -> bool:
-    """Return whether a client advertised a capability, by its dotted wire name."""
+    """Return whether a client advertised a capability, given by its dotted wire name."""
     return Gate("client", (capability,)).is_open(client)
 
 
@@ -167,7 +167,8 @@ class UpdateFilter:
 
     @property
     def passes_all(self) -> bool:
-        """Whether the client supports everything, so that nothing has to be checked."""
+        """Whether no message has to be changed: the client supports all updates and boolean
+        options, and the agent has no list of models that may have to be offered as an option."""
         return self._booleans and not self._strange and self._session.models is None
 
     def updates(self, notification: Notification) -> Sequence[acp.SessionUpdate] | None:
@@ -232,7 +233,8 @@ class UpdateFilter:
         return acp.SetSessionConfigOptionResponse(config_options=self.choices())
 
     def chosen_model(self, params: Raw) -> str | None:
-        """Return the model chosen by the generated model option, or None for any other option."""
+        """Return the model to which a request sets the generated model option. None for a request
+        that sets another option or cannot be decoded."""
         if not lacks_models(self._session):
             return None
         try:

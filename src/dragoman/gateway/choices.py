@@ -85,7 +85,7 @@ class Choices(SessionSettings):
 
 def wanted_model(meta: Mapping[str, Any]) -> str | None:
     """Return the model that a client requests in the `_meta` of its `session/new`, or None. ACP has
-    no field for it, and some dialects take a model only there."""
+    no field for it, and in some dialects a model can be set only when a session is opened."""
     model = ours_in(meta).get(MODEL_OPTION)
     return model if isinstance(model, str) and model else None
 
@@ -120,7 +120,7 @@ def choices_of(session: Session, client: acp.ClientCapabilities) -> list[acp.Ses
 def _taken(
     options: list[acp.SessionConfigOption], client: acp.ClientCapabilities
 ) -> list[acp.SessionConfigOption]:
-    """Return the options that a client can show."""
+    """Return those of the options that a client can show."""
     if takes_booleans(client):
         return options
     return [option for option in options if not isinstance(option, acp.SessionConfigBoolean)]
