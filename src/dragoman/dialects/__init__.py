@@ -21,7 +21,7 @@ def analyse(module: str) -> None:
     thread that uses the type at the same time, even as part of another type, reads uninitialized
     memory, and the process crashes with a segmentation fault. Once a type is analysed, any thread
     may create decoders for it and for unions and containers of it. Python runs a module in one
-    thread and lets others wait for its end. `dragoman.decoders` decodes types that were not
+    thread, and other threads that import it wait. `dragoman.decoders` decodes types that were not
     analysed like this.
     """
     for value in vars(sys.modules[module]).values():

@@ -225,7 +225,8 @@ class DialectSearch:
         return len(self.tried) > 1
 
     def go_on(self, refusal: DragomanError) -> bool:
-        """Set `dialect` to the next one to try after a refusal. Returns False if there is none."""
+        """Set `dialect` to the next one to try after a refusal. Returns False if none is left, or
+        the refusal shows that the program should not be greeted again."""
         following = self._next(refusal)
         if following is None:
             return False

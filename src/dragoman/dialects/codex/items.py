@@ -122,8 +122,8 @@ _READS: Final[dict[str, ToolKind]] = {
 def command_kind(actions: Sequence[dict[str, Any]] | None) -> ToolKind:
     """Return the tool kind of a command.
 
-    The kind is `READ` or `SEARCH` only if the server says of every part of the command that it
-    reads or searches.
+    The kind is `SEARCH` if the server says of every part of the command that it searches, `READ` if
+    every part reads or searches, and otherwise `EXECUTE`.
     """
     # An unknown action does not count as reading.
     kinds = {_READS.get(str(action.get("type"))) for action in actions or ()}

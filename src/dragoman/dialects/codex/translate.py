@@ -42,8 +42,8 @@ _AGENT: Final = Role.AGENT
 
 
 def named(user_agent: str) -> parts.PeerInfo:
-    """Return the server's name, and its version from the user agent, ``name/0.166.0 (…)``, if that
-    has one: the version is nowhere else."""
+    """Return the server's name, and its version if the user agent has one, as in
+    ``name/0.166.0 (…)``. No other field has the version."""
     found = re.search(r"/(\d+\.\d+\.\d+\S*)", user_agent)
     return parts.PeerInfo("codex", "Codex", found[1] if found else None)
 
@@ -89,10 +89,7 @@ def of_notification(
 def _unknown(
     method: str, params: Raw, place: EventEnvelope, raw: bytes | None, reason: str
 ) -> tuple[Event, ...]:
-    """Return an event for a message that is not understood.
-
-    It still belongs to the thread that it names.
-    """
+    """Return an `Unknown` event for a message, in the thread and turn that the message names."""
     try:
         scope = msgspec.json.decode(params, type=shapes.Scope)
     except UNDECODABLE:
