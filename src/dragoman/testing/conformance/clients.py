@@ -123,7 +123,8 @@ def client_command(
     """Return a `run` function for `check_client` that starts the client from a command line.
 
     The word ``{agent}`` is replaced by the words of the agent's command line. Inside a longer word,
-    it is replaced by that command line, quoted for a shell. Raises `UsageError` if it is missing.
+    it is replaced by that command line, quoted for a shell. Raises `UsageError` if no word contains
+    ``{agent}``.
     """
     if not any(PLACE in word for word in template):
         raise UsageError(f"the client's command line must contain {PLACE}")

@@ -242,7 +242,8 @@ class FakeModel:
     def _answer_rest(
         self, request: http.Request, body: dict[str, Any], writer: asyncio.StreamWriter
     ) -> None:
-        """Answer requests for lists of models and token counts; anything else gets a 404."""
+        """Answer a request that is not a question to the model: for models, for a token count, or
+        for the root, which shows that the server is up. Anything else gets a 404."""
         path, status = request.path.rstrip("/"), 200
         value: Any
         if path.endswith(("countTokens", "count_tokens")):
