@@ -507,8 +507,8 @@ class Server:
         return turn.with_tokens(checks.end(answer))
 
     async def _answer(self, turn: Turn) -> Any:
-        """Run the author's handler for a prompt, or for the slash command that it begins with.
-        Returns its result, or its exception as a value, which the caller raises."""
+        """Run the handler for a prompt, or for the slash command at its beginning, and return the
+        handler's result, or its exception as a value. An unknown command is refused."""
         known = self._handlers.commands
         command = commands.parse(turn.prompt) if known else None
         spec = None if command is None else known.get(command.name)
