@@ -196,7 +196,8 @@ class PassthroughSession:
         return self._instead.request(request)
 
     def _handler_of(self, method: str) -> Callable[[Request], Any]:
-        """Return the handler of a method. Raises `RemoteError` if the peer did not advertise it."""
+        """Return the handler of a method. Raises `RemoteError` if the method requires a capability
+        that the peer did not advertise."""
         known = acp.method_table().request(method)
         gate = None if known is None else known.gate
         agent = self.upstream.client.agent.agent_capabilities
@@ -208,7 +209,7 @@ class PassthroughSession:
         return handler
 
     def serves(self, request: Request) -> bool:
-        """Return whether the client advertised that it can answer this request."""
+        """Return whether a request may be sent to the client, given what the client advertised."""
         method = request.method
         assert self._capabilities is not None
         if method == _ELICIT:

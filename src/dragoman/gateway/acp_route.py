@@ -124,7 +124,7 @@ class PassthroughRoute(Route):
 
     def cancel(self) -> None:
         """Cancel the running turn at the peer, and answer its permission requests as cancelled. If
-        the peer does not end the turn in time, it is ended without the peer."""
+        the peer does not end the turn in time, `_abandon` answers the client's prompt."""
         upstream = self._through.upstream.connection
         if upstream.failure is None:
             upstream.post(_CANCEL, acp.CancelNotification(session_id=self.session.id))

@@ -75,7 +75,7 @@ class Services:
                 client.page_done(event.request_id)
 
     def forget(self, client: ClientSession) -> None:
-        """Forget the opened URLs of a client that has disconnected."""
+        """Forget the URLs that a client's user agreed to open. Called when it has disconnected."""
         self._pages = {page: other for page, other in self._pages.items() if other is not client}
 
 

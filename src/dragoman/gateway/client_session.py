@@ -88,8 +88,9 @@ class ClientSession:
         """Serve the client until it or the peer disconnects. Returns why the client's connection
         ended.
 
-        With `upstream`, messages from a client that speaks ACP are forwarded unchanged. With
-        `on_taken`, the connection is already open: `on_taken` is called with the handlers for it.
+        With `upstream`, messages from a client that speaks ACP are forwarded unchanged.
+        `on_taken` is needed if `stream` is a connection that was already started: it is called with
+        the handlers for that connection.
         """
         through = (
             None
@@ -125,8 +126,8 @@ class ClientSession:
             return await connection.wait_ended()
 
     async def _end_with_peer(self, connection: Connection) -> None:
-        """When the peer has disconnected, wait until the open requests are answered, for a limited
-        time, and close the connection."""
+        """Wait until the peer has disconnected. Then wait, for a limited time, until the client's
+        open requests are answered, and close the client's connection."""
         await self._peer.client.connection.wait_ended()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_TIMEOUT):
@@ -439,8 +440,8 @@ class ClientSession:
         return Chosen(chosen.option_id, Answer(str(offered[chosen.option_id].kind)))
 
     def _is_next(self, gateway_session: GatewaySession, question: Question) -> bool:
-        """Return whether every event before a permission request was sent to the client. If both
-        speak ACP, the request itself contains the tool call."""
+        """Return whether a permission request can be sent at once, because no event of the turn has
+        to be sent before it. Only if both sides speak ACP: the request contains the tool call."""
         if not self._forwards or gateway_session.running is None:
             return False
         if gateway_session.known < gateway_session.taken:

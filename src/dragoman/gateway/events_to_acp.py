@@ -160,8 +160,8 @@ class AcpTranslator:
         ]
 
     def _last_words(self, whole: str) -> Sequence[acp.SessionUpdate]:
-        """Return the part of a turn's whole answer that was not sent before, as an update; all of
-        it if the text that was sent is not its beginning."""
+        """Return an update with the part of a turn's whole answer that was not sent before: all of
+        it if the text that was sent is not its beginning. Empty if that text ends with it."""
         said = "".join(self._said)
         if said.endswith(whole):
             return ()
@@ -372,7 +372,7 @@ def _usage(event: model.UsageReported) -> Sequence[acp.SessionUpdate]:
 _HEADER: Final = re.compile(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
 
 _NO_NEWLINE: Final = "\\"
-"""The beginning of a line which says that the line before it has no newline in the file."""
+"""The beginning of a line that says that the previous line ends without a newline."""
 
 
 def hunks_of(diff: str) -> list[tuple[str, str]]:
@@ -417,7 +417,8 @@ def _bare(line: str) -> bool:
 
 
 def _cut(before: list[str], after: list[str], line: str) -> None:
-    """Remove the newline of the previous line, on the sides where it appears."""
+    """Remove the last newline from each side of a hunk that has `line`, the previous line of the
+    diff."""
     for lines, other in ((before, "+"), (after, "-")):
         if lines and not line.startswith(other):
             lines[-1] = lines[-1].removesuffix("\n")

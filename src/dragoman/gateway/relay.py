@@ -194,7 +194,7 @@ class Upstream:
                 self.pages[asked.elicitation_id] = connection
 
     def left(self, connection: Connection) -> None:
-        """Forget the opened URLs of a client that has disconnected."""
+        """Forget the URLs that a client's user agreed to open. Called when it has disconnected."""
         if connection in self.pages.values():
             self.pages = {id: each for id, each in self.pages.items() if each is not connection}
 

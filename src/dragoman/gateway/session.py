@@ -313,8 +313,8 @@ class GatewaySession:
     def tell_outside(
         self, connection: Connection, tell: Callable[[model.Event], Awaitable[None]]
     ) -> None:
-        """Send the queued events, unless a prompt is unanswered or a replay is running. A task of
-        the connection sends them, one task at a time, so that their order is kept."""
+        """Start to send the queued events, in a task of the connection, unless such a task is
+        running. It stops while a prompt is unanswered or a replay is running."""
         if self._outside and not self._telling and connection.failure is None:
             self._telling = True
             connection.tasks.start(self._tell_outside(tell), "send events outside of turns")
