@@ -461,7 +461,7 @@ def of_answer(
 
 
 def stop_of(response: session.PromptResponse) -> str:
-    """Return the agent's own stop reason, even if it was translated on the way."""
+    """Return the agent's own stop reason, even if a gateway had to send another in its place."""
     said = ours_in(response.meta).get(STOP)
     return said if isinstance(said, str) and said else response.stop_reason
 
@@ -495,7 +495,8 @@ def _tokens(told: Any) -> parts.Usage | None:
 
 
 def _quota(meta: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the token counts of Gemini CLI, which has its own field for them, or None."""
+    """Return the token counts that Gemini CLI sends in a field of its own, under the names that
+    other agents use; None if there are none."""
     quota = (meta or {}).get("quota")
     counts = quota.get("token_count") if isinstance(quota, dict) else None
     if not isinstance(counts, dict):
