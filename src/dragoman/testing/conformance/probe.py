@@ -232,7 +232,7 @@ class Probe:
 
     async def _cancelling(self, session: str) -> str:
         """Send a permission request, wait for the cancel, and check how the client answers that
-        request, another one, and updates. Returns the stop reason."""
+        request, another one, and updates. Returns the stop reason with which to end the turn."""
         talk = self._talk
         self._update(session, scenes.chunk("Cancel this turn now."))
         question = talk.begin("session/request_permission", scenes.question(session))
