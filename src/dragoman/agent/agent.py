@@ -42,7 +42,7 @@ class CommandSpec(Struct, frozen=True):
 
 
 class AgentHandlers(Struct):
-    """An agent's handlers by purpose; None where the author registered none."""
+    """An agent's handlers by purpose; None or empty where the author registered none."""
 
     prompt: Callable[..., Any] | None = None
     new_session: Callable[..., Any] | None = None
