@@ -237,7 +237,8 @@ class Lab:
         return fields
 
     async def session(self) -> tuple[Conversation, str]:
-        """Return the conversation with the shared process, and the id of a session in it."""
+        """Return the conversation with the shared process, and the id of a session in it, which
+        the first call opens. Raises as `ready` and `new_session` do."""
         conversation = await self.ready()
         if self._session is None:
             opened = await self.new_session(conversation)

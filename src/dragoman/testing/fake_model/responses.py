@@ -151,7 +151,7 @@ def stream(reply: Reply, asked: Asked, id: str) -> Iterator[Piece]:
 
 
 def _empty(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item in its initial state."""
+    """Return an item as it is when it begins: in progress, without its content."""
     nothing: dict[str, Any] = {"summary": [], "content": [], "arguments": "", "input": ""}
     begun = {key: nothing.get(key, value) for key, value in item.items()}
     return {**begun, "status": "in_progress"} if "status" in begun else begun

@@ -99,7 +99,8 @@ class FakeModel:
 
     @property
     def url(self) -> str:
-        """The address, without the version that some APIs have in their paths."""
+        """The address, without the version that some APIs have in their paths. Raises `UsageError`
+        if the fake model is not running."""
         if self._server is None or not self._server.sockets:
             raise UsageError("the fake model is not running: use `async with`")
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"

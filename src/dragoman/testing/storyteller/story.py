@@ -88,8 +88,8 @@ class TellChoices:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask whether a tool call may run. In a dialect without such questions the agent just runs
-    it."""
+    """Ask whether a tool call may run, and then play the steps `allowed` or `refused`. In a dialect
+    without such questions, the call is allowed."""
 
     tool: str
     allowed: tuple[Step, ...] = ()
