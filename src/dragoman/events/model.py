@@ -141,7 +141,7 @@ class ConnectionOver(Base, frozen=True, gc=False, tag=True):
     """The connection has ended."""
 
     error_class: str
-    """The `error_class` of the error that ended the connection."""
+    """The kind of error that ended the connection."""
     message: str
     exit_code: int | None = None
     """The exit code of the peer's process, if it exited."""
