@@ -165,7 +165,7 @@ class ConsoleAccess:
         return None
 
     def is_valid(self, id: str) -> bool:
-        """Return whether the token with this id is still valid."""
+        """Return whether there is a token with this id that has not expired."""
         now = time.time()
         return any(each.id == id and each.expires_at > now for each in self.record.tokens)
 
@@ -209,8 +209,8 @@ class ConsoleAccess:
 
     @contextmanager
     def _changing(self) -> Iterator[_Change]:
-        """Context manager: let the block change the record under the file lock, then write it.
-        Expired entries are dropped."""
+        """Context manager: yield the record without its expired entries, and write what the block
+        makes of it, all under the file lock. Writes nothing if the block raises."""
         with locked(self.path):
             now = time.time()
             before = self._read() or AccessRecord(instance=secrets.token_hex(4), created_at=now)

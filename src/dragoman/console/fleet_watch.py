@@ -55,7 +55,7 @@ class FleetWatch:
         self._watch: FileWatch | None = None
         self._joined = asyncio.Event()
         self._failed = 0
-        """Number of failed reads of the credentials in a row."""
+        """Number of consecutive failed reads of the credentials."""
         self.problem = ""
         """Why some credentials cannot be read; empty if all can be."""
         self._teams: dict[str, TeamWatch] = {}

@@ -95,7 +95,7 @@ class LiveState:
         """The addresses of the watched runs that have no broker."""
         self._mark: HeldLock | None = None
         self._questions: dict[str, tuple[str, OpenPermission | OpenForm]] = {}
-        """The open questions, with the addresses at which they are answered."""
+        """The open questions by id, each with the address to which its answer is sent."""
         self._sessions: dict[str, SessionRecord] = {}
         self._jobs: list[JobRecord] = []
         self._shown: list[JobRecord] = []
@@ -204,8 +204,8 @@ class LiveState:
         return await in_thread(key, lambda _: self._stored_session(key))
 
     async def find_item(self, key: str) -> dict[str, Any] | None:
-        """Return the item of a session on the work screen, or None if the session does not
-        exist."""
+        """Return a session's item for the work screen, even if the session is too old for the list;
+        None if the session does not exist."""
         record = await self.find_session(key)
         if record is None or key in self._work:
             return self._work.get(key)
@@ -230,9 +230,9 @@ class LiveState:
         return self._brokers.get(last.endpoint)
 
     async def answer(self, id: str, digest: str, result: Any) -> bool:
-        """Send the answer to the process that asked. `digest` is that of the question that the user
-        saw. Returns False if the question is no longer open. Raises `RemoteError` if the answer is
-        invalid."""
+        """Send an answer to the process that asked the question with this id. `digest` is that of
+        the question as the user saw it. Returns False if the question is no longer open. Raises
+        `RemoteError` if the answer is invalid."""
         found = self._questions.get(id)
         return found is not None and await answer_question(found[0], id, digest, result)
 
@@ -416,7 +416,7 @@ class LiveState:
         self._brokers_changed.set()
 
     async def _follow_run(self, address: str) -> None:
-        """Watch a run without a broker until it ends."""
+        """Watch a run without a broker until it ends or refuses to be watched."""
         failed = 0
 
         def reached() -> None:

@@ -101,8 +101,8 @@ class OpenForm(Struct, rename="camel", kw_only=True, tag="form", tag_field="type
 def open_question(
     shown: ShownQuestion, *, peer: str, workspace: str
 ) -> OpenPermission | OpenForm | None:
-    """Convert the question of a broker or run for the page. Returns None if it cannot be
-    decoded."""
+    """Convert a question that a broker or a run has reported to the form in which the page gets it.
+    Returns None if the question cannot be decoded."""
     about: dict[str, Any] = {
         "id": shown.id,
         "digest": shown.digest,

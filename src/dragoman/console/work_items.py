@@ -33,9 +33,9 @@ def is_attempt(job: JobRecord) -> bool:
 
 
 def with_delegations(jobs: list[JobRecord]) -> list[JobRecord]:
-    """Return the jobs, which are sorted newest first, without the delegations that have attempts. A
-    delegation's last attempt, once ended, gets the state and outcome of the delegation, because the
-    check runs after the turn."""
+    """Return the jobs, which are sorted newest first, without the delegations that have attempts.
+    The last attempt of a delegation, once ended, is shown with the delegation's state, outcome, end
+    and failure: the check runs after the turn and may change them."""
     known = {job.id: job for job in jobs}
     last: dict[str, JobRecord] = {}
     for job in jobs:
@@ -65,8 +65,8 @@ def summary_of(
     id: str, jobs: list[JobRecord], *, waiting: bool, parked: Park | None = None
 ) -> dict[str, Any]:
     """Return the summary of a session, or of a job without one. `jobs` are its jobs, newest first;
-    `waiting` says whether it has an open question, and `parked` until when and why its peer is
-    parked."""
+    `waiting` is whether it has an open question. `parked` says until when its peer is parked, and
+    why; it is None if the peer is not parked."""
     running = next((job for job in reversed(jobs) if job.state == "running"), None)
     queued = [job for job in jobs if job.state == "queued"]
     ended = [job for job in jobs if job.state == "ended"]
@@ -113,8 +113,8 @@ def _job(job: JobRecord) -> dict[str, Any]:
 
 
 def _cost(jobs: list[JobRecord]) -> dict[str, Any] | None:
-    """Return the cost of a session: the sum of its jobs' costs in the unit that the first of them
-    reports. None if no job reports a cost, or if the sum is infinite."""
+    """Return the sum of the jobs' costs in the unit of the first reported cost, without those in
+    other units. None if there is no cost to add, or if the sum is infinite."""
     costs = [cost for job in jobs if isinstance(cost := (job.usage or {}).get("cost"), dict)]
     unit = next((cost.get("unit") for cost in costs), None)
     amounts = [
