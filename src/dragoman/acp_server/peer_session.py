@@ -190,8 +190,10 @@ class PeerSession(RunListener):
             raise
 
     async def aclose(self, *, close_session: bool = False) -> None:
-        """Cancel the running turn, if there is one, and disconnect, in at most `CLOSE_TIMEOUT`. A
-        session in a broker stays open unless `close_session` is set."""
+        """Cancel the running turn, if there is one, and disconnect, in at most `CLOSE_TIMEOUT`.
+        Closes the peer's session if `close_session` is set, or if there is no broker and the peer
+        can neither load nor resume sessions. A session that is not `usable` is deleted instead, if
+        no prompt was sent in it."""
         # A client that disconnects does not need the turn any more, and a broker would continue it.
         self._run.cancel_turn()
         self._closing_session = close_session

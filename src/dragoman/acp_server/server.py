@@ -384,7 +384,8 @@ class AcpServer:
             await self._store(await self._place(Path.home())).delete(session_id)
 
     async def _end(self, session_id: str) -> None:
-        """Close the session with the peer, if this client has it open."""
+        """If this client has the session open, disconnect from its peer and close the peer's
+        session."""
         editor_session = self._editor_sessions.pop(session_id, None)
         if editor_session is not None:
             await editor_session.aclose(close_session=True)

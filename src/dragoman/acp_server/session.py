@@ -120,8 +120,8 @@ class EditorSession:
     # -- start and end
 
     async def restore(self, kept: StoredConversation, *, replay: Turn | None = None) -> None:
-        """Load a stored session, and connect to its peer if that is possible now. With `replay`,
-        the history is sent to the client."""
+        """Take over the choices and the history of a stored session, and try to connect to its
+        peer; a failure is only logged. With `replay`, the history is also sent to the client."""
         self._known = True
         self._threads = dict(kept.threads)
         self.titled = kept.record.title is not None
@@ -220,7 +220,8 @@ class EditorSession:
 
     async def worker(self) -> PeerSession:
         """Return the session with the chosen peer; connect to it if needed. Raises `UsageError` if
-        the peer is `auto`, and the error if the peer cannot be reached."""
+        the peer is `auto` or the session is closed meanwhile, and the error if the peer cannot be
+        reached."""
         async with self._lock:
             name = self.peer
             if name == AUTO:
@@ -434,7 +435,8 @@ class EditorSession:
     async def _delegate(
         self, turn: Turn, role: str, text: str, blocks: Sequence[Block]
     ) -> acp.StopReason | None:
-        """Delegate one prompt to the peer that routing chooses."""
+        """Delegate one prompt to the peer that routing chooses. Raises `RemoteError` if no peer
+        completed the task."""
         from dragoman.acp_server.delegation_view import DelegationView
         from dragoman.delegation import DelegationRequest
 

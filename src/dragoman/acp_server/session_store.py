@@ -67,7 +67,7 @@ class StoredConversation:
 
     record: SessionRecord
     peer: str | None = None
-    """The chosen peer; None if no choice was stored."""
+    """The chosen peer, or else the one that began the session; None if there is neither."""
     role: str | None = None
     threads: dict[str, str] = field(default_factory=dict)
     """The keys of the stored sessions that this one continues, by peer."""
@@ -117,7 +117,7 @@ class SessionStore:
     # -- writing
 
     def create(self, id: str, *, cwd: Path) -> None:
-        """Store a new session, before anything happens in it."""
+        """Store a new, empty session."""
         now = time.time()
 
         def write(store: Store) -> None:
@@ -274,8 +274,8 @@ class SessionStore:
         return await self._read(lambda store: store.session(key))
 
     async def _read(self, read: Callable[[Store], T]) -> T:
-        """Read the store, after everything written so far. Raises `StoreError`, and `FileFailed` if
-        the disk does not answer."""
+        """Return the result of `read`, called in a thread after everything queued so far was
+        written. Raises `StoreError`, and `FileFailed` if the disk does not answer."""
         await self._flushed()
 
         def run(_: object) -> T:

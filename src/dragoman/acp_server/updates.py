@@ -103,7 +103,8 @@ class UpdateSender:
         self._replayed = Unannounced(side.capabilities, stored)
 
     def follow(self, conversation: Conversation | None) -> None:
-        """Send the events of this conversation from now on; None to send no more events."""
+        """Send the events of this conversation from now on; None to send no more events. Queued
+        events of the previous conversation are dropped."""
         if self._gateway_session is not None:
             self._gateway_session.forget_outside()
             self._gateway_session = None
@@ -133,8 +134,8 @@ class UpdateSender:
         await self.update(acp.AvailableCommandsUpdate(available_commands=self._commands()))
 
     def soon(self, *told: Callable[[], object]) -> None:
-        """Call these functions, each of which sends updates, one after the other in a task. Inside
-        a `responding` block, they wait until it ends."""
+        """Start a task that awaits these callbacks in order; each sends updates. If called inside a
+        `responding` block, the task first waits until the block ends."""
         connection = self._server.connection
         response = _response.get()
 
@@ -168,8 +169,8 @@ class UpdateSender:
         taken: Callable[[model.Event], None],
         first: Callable[[], Awaitable[None]],
     ) -> model.TurnEnded | None:
-        """Send the events of a turn until it ends, even after the client cancelled, and return its
-        last event. `taken` and `first` are those of `GatewaySession.follow`."""
+        """Send the events of a turn until it ends, even after the client cancelled. Returns the
+        turn's `TurnEnded`, if any. `taken` and `first` are those of `GatewaySession.follow`."""
         # Not `self._gateway_session`: the session may be left while the prompt is prepared.
         tell = partial(self._tell, gateway_session)
         return await gateway_session.follow(running, tell, taken=taken, first=first)
@@ -208,8 +209,8 @@ class UpdateSender:
             await gateway_session.tell_all(event, gateway_session.speaker.updates)
 
     async def _pass_on(self, gateway_session: GatewaySession, event: model.Event) -> None:
-        """Forward the peer's update unchanged, and only once even if it was decoded into several
-        events."""
+        """Forward the peer's update with only its session id changed, unless it is of a kind in
+        `UNTOLD`. An update that was decoded into several events is forwarded once."""
         raw = event.raw
         if raw is None or raw is gateway_session.last_raw or not event.native.startswith(_UPDATE):
             return
@@ -243,7 +244,8 @@ class UpdateSender:
 
     async def replay(self, line: bytes, events: Sequence[model.Event]) -> None:
         """Send a peer's stored update to the client, unless it is of a kind in `UNTOLD` or a
-        message of the user. `events` are the events decoded from `line`."""
+        message of the user. `events` are the events decoded from `line`; if there are none, nothing
+        is sent."""
         if not events or any(
             event.native in UNTOLD
             or (isinstance(event, model.MessageDelta) and event.role is Role.USER)
