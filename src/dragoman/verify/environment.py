@@ -94,8 +94,9 @@ async def make_repository(workspace: Path) -> None:
 
 
 def careful_environment(way: LaunchSpec, home: Path) -> dict[str, str]:
-    """Return the variables for an unknown program (careful mode): without those of `way` that may
-    contain a credential or an endpoint, and with `home` as its home directory."""
+    """Return the environment variables for an unknown program (careful mode): those of `way` except
+    any that may contain a credential or an endpoint, with `home` as the home directory, and with
+    empty values for proxies and the variables in `CUT`."""
     env = {name: value for name, value in way.env.items() if not is_secret(name, way)}
     env |= {name: str(home / place) if place else str(home) for name, place in HOMES.items()}
     # For these an empty value means unset; the allow-list itself cannot be shortened.

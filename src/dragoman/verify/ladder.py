@@ -86,8 +86,8 @@ async def climb(
     rungs: Sequence[Rung] = RUNGS,
 ) -> Card:
     """Verify the peer that `way` starts or reaches, and return its card, which is stored if `paths`
-    is given. Without `turns`, the stored card, but not the returned one, also gets the results of
-    turns from an earlier card of the same version.
+    is given. Without `turns`, the stored card also has results copied from an earlier card of the
+    same version (see `with_earlier`); the returned card does not.
 
     `turns` allows rungs that spend model calls. `careful` is for unknown programs: they get no
     credentials and an empty home. `on_rung` is called after each rung. `version` is used for peers

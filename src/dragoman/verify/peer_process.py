@@ -63,8 +63,8 @@ class PeerProcess:
         return str(tail()).strip() if callable(tail) else ""
 
     async def end_input(self, timeout: float) -> ExitBehaviour:
-        """Close the peer's stdin and return how its process reacts within the timeout. The stream
-        still has to be closed."""
+        """Close the peer's stdin and return how its process reacts within the timeout. The caller
+        must still close the stream."""
         assert self.child is not None and self._farewell is not None
         try:
             async with asyncio.timeout(timeout):

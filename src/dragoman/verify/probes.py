@@ -191,7 +191,8 @@ async def models_of(
 
 
 def model_in_use(events: list[model.Event]) -> str | None:
-    """Return the model that a session last reported as its own; None if it reported none."""
+    """Return the model that the last of these events to name one reports as in use; None if no
+    event does."""
     for event in reversed(events):
         if not isinstance(event, model.SettingsChanged):
             continue

@@ -32,8 +32,8 @@ def rung_lines(result: RungResult) -> list[str]:
 
 
 def proved(card: Card) -> str:
-    """Describe what the card proves about a peer, and whether a turn failed, a login is missing, or
-    either was not tried."""
+    """Describe what the card proves about a peer, and add whether a turn failed or was not tried,
+    and whether a login is required or was not checked."""
     facts = card.facts
     did = ["starts"] if facts.handshake_seconds is not None or facts.dialect else []
     did += [f"speaks {facts.dialect}"] if facts.dialect else []
@@ -52,7 +52,8 @@ def proved(card: Card) -> str:
 
 
 def summary(card: Card) -> str:
-    """Summarise the card in one sentence: what it proves, or that the peer cannot be used."""
+    """Summarise the card in one sentence: what it proves and how many problems were found, or that
+    the peer cannot be used and which rung failed first."""
     version = f" {card.version}" if card.version else ""
     failures = [one for one in card.rungs if one.verdict is RungVerdict.FAIL]
     if not card.usable:

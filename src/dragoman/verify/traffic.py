@@ -86,8 +86,8 @@ class TrafficCounts:
         self._last: bytes | None = None
 
     def hear(self, event: model.Event) -> None:
-        """Count an event, and pass it to the listeners. Called in wire order for each
-        connection."""
+        """Count an event, and add it to the buffers of `listening`. This is the event callback of
+        every connection, called in the wire order of each."""
         for heard in self._listeners:
             heard.take(event)
         match event:

@@ -252,8 +252,9 @@ class Verification:
     # -- sessions and turns
 
     async def conversation(self) -> Conversation:
-        """Return the session that rungs share; open it if there is none. If it hangs, replace its
-        process too, because whatever hangs in that process may block the next session."""
+        """Return the session that the rungs share, in the first process; open it if there is none.
+        If it is unusable, replace its process too, because what blocks it may block the next
+        session."""
         if self.first is not None and is_given_up(self._conversation):
             await self.first.peer.aclose()
         peer = await self.peer()
@@ -286,8 +287,8 @@ class Verification:
                 raise
 
     async def take_turn(self, conversation: Conversation, prompt: str) -> TurnObservation:
-        """Send a prompt, and wait for the end of the turn and, unless the turn ended with an error,
-        for late updates."""
+        """Send a prompt, wait for the end of the turn and then for late updates, and return what
+        came. Does not wait for late updates if the turn ended with an error."""
         events = EventBuffer()
         with self.witness.listening() as heard:
             async with self.turning(conversation, prompt) as turn:

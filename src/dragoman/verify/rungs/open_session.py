@@ -61,8 +61,8 @@ def _offered(state: Verification, peer: Peer) -> str:
 
 
 def _shown_later(quirks: Quirks, peer: Peer, *, known: object) -> bool:
-    """Return whether a missing login may show only in a turn, so that an open session does not
-    prove a login."""
+    """Return whether an open session does not prove a login, because a missing login may show only
+    in a turn. `known` is the peer's descriptor, if it has one."""
     if known is None:
         return bool(peer.auth_methods)
     return quirks.login_shown_in != "session"

@@ -21,8 +21,8 @@ from dragoman.verify.verification import Verification, allow
 
 
 class _Watch:
-    """Records at each permission request whether a file already exists. The peer must not write it
-    before it has asked."""
+    """Records at each permission request whether the peer has already written the file, which it
+    must not do before it has asked for permission."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -166,8 +166,8 @@ async def resume(state: Verification) -> RungFinding:
 
 
 async def _reopen(state: Verification, peer: Peer, how: str) -> int:
-    """Open the session of the first process, wait for its replay, and close it again. Returns the
-    number of replayed events."""
+    """Open the session of the first process by the method `how` (load or resume), wait for its
+    replay, and close it again. Returns the number of replayed events."""
     conversation = await state.open(peer, how=how, session_id=state.session_id)
     await conversation.wait_replayed()
     replayed = len(conversation.replayed)

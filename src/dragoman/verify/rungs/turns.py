@@ -157,8 +157,8 @@ async def cancel(state: Verification) -> RungFinding:
 
 
 async def _cancelled(state: Verification, prompt: str) -> RungFinding | None:
-    """Start a turn, cancel it and judge its end. Returns None if it ended before the cancel could
-    arrive."""
+    """Start a turn, cancel it and judge its end. Returns None if the turn ended normally before the
+    cancel could arrive."""
     loop = asyncio.get_running_loop()
     conversation = await state.conversation()
     after, cancelled_at = 0, None
