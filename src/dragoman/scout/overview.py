@@ -85,7 +85,8 @@ def find_files(root: str, name: str, stop: threading.Event) -> list[str]:
 
 
 def entry_points(root: str, seen: Survey) -> list[tuple[Hit, str]]:
-    """Return the entry points, each with a note: those in manifests, then files named like one."""
+    """Return the entry points, each with a note: those that manifests name, then the files whose
+    names suggest a program."""
     found: list[tuple[Hit, str]] = []
     for path in seen.manifests:
         try:

@@ -79,8 +79,8 @@ class Weights:
         return self.sum(terms) / self._total
 
     def kind(self, path: str) -> float:
-        """Return the factor for files of this kind (test, document, data, generated): below 1 if
-        the question is unlikely to be about them, above 1 if it asks for them."""
+        """Return the factor for a file by its kind (test, document, data, generated): below 1 if
+        the question is unlikely to be about such files, above 1 if it asks for them."""
         language = languages.of_path(path)
         factor = 0.4 if is_generated(path) else 1.0
         if is_test(path):
@@ -93,8 +93,9 @@ class Weights:
 def weigh(
     terms: Iterable[str], files: int, found_in: Mapping[str, int], words: Iterable[str]
 ) -> Weights:
-    """Return the weights of terms: the fewer of the `files` contain a term, the more it weighs.
-    `words` are all words of the question, which may ask for tests or documents."""
+    """Return the weights of terms: the fewer files contain a term, the more it weighs. `files` is
+    the number of all files, `found_in` that of the files with each term. `words` are all words of
+    the question, which may ask for tests or documents."""
     rarity = {term: math.log(1.5 + files / (1 + found_in.get(term, 0))) for term in terms}
     return Weights(rarity, list(words))
 

@@ -62,7 +62,8 @@ class Found:
 async def find_files_with(
     root: str, pattern: str, under: str = "", *, list_all: bool = False
 ) -> Found:
-    """Find the files below a directory that match a pattern, a regular expression without Unicode.
+    """Find the files in which a pattern matches, below the directory `under`. The pattern is a
+    regular expression without Unicode.
 
     Only ripgrep uses the pattern. Without ripgrep, `Found.matching` contains all files.
     """
@@ -100,7 +101,8 @@ def count_lines(
     """Return how many lines of each file match each pattern, up to `MAX_COUNTED`, without files
     that have no match.
 
-    The key of each pattern is a word that every matching line contains, in any case.
+    The key of each pattern is a word in lower case that every matching line contains; there it may
+    have capital letters.
     """
     compiled = [(word, compile_bytes(pattern)) for word, pattern in patterns.items()]
     counted: dict[str, dict[str, int]] = {}

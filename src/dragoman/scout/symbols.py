@@ -96,7 +96,7 @@ class Sightings:
         return [each for each in ranked if each.mark.rank < LOCAL] or ranked
 
     def other_uses(self) -> list[Hit]:
-        """Return the uses of the name, without the lines shown as its definitions."""
+        """Return the uses of the name, without the lines that `best` returns."""
         shown = {(each.hit.path, each.hit.line) for each in self.best()}
         return in_order(hit for hit in self.uses if (hit.path, hit.line) not in shown)
 

@@ -53,7 +53,8 @@ def split_words(name: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """Return a word without its ending; at least four letters stay, three before a plural s."""
+    """Return a word without its ending, as in query for queries and run for running. An ending is
+    removed only if at least four letters stand before it, or three before a plural s."""
     if word.endswith(("ies", "ied")) and len(word) > 5:
         return f"{word[:-3]}y"
     for ending in _ENDINGS:
@@ -82,7 +83,7 @@ def terms_of(text: str) -> dict[str, str]:
 
 def text_pattern(term: str) -> str:
     """Return a regular expression for a term at the start of a word, or at a capital letter inside
-    one, as for `all` in `runAll`.
+    one, as for `all` in `runAll`. A term that is not ASCII is matched anywhere.
 
     The letters come first: Python skips to a set of letters many times faster than to a boundary.
     """
@@ -100,8 +101,8 @@ def literal_pattern(text: str) -> str:
 
 
 def matches(term: str, word: str) -> float:
-    """Return how well a word matches a term: 1 if the word is a form of the term, 0.5 if one begins
-    with the other, otherwise 0."""
+    """Return how well a word matches a term: 1 if the word is a form of the term, 0.5 if it begins
+    with the term or is a beginning of it with at least four letters, otherwise 0."""
     if stem(word) == term:
         return 1.0
     begins = word.startswith(term) or (len(word) >= 4 and term.startswith(word))

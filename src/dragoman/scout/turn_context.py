@@ -119,8 +119,8 @@ class TurnContext:
     # -- searching
 
     async def in_thread(self, work: Callable[[threading.Event], T]) -> T:
-        """Call a blocking function in a thread and return its result. If the turn is cancelled, the
-        event that the function gets is set."""
+        """Call a blocking function in a thread and return its result. The event passed to the
+        function is set if the turn is cancelled."""
         return await in_thread(self.root, work)
 
     async def search(

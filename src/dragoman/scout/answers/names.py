@@ -160,8 +160,8 @@ async def text_lines(context: TurnContext, text: str) -> ScoutAnswer:
 
 
 def _is_meant(question: str, best: Sequence[Defined]) -> bool:
-    """Return whether an ordinary word in a question is meant as a name. "where is the parser?" is
-    rarely about a variable."""
+    """Return whether a word in a question is meant as a name, judged by its best definition and the
+    question: "where is the parser?" is rarely about a variable."""
     if not best or best[0].mark.rank == LOCAL:
         return False
     is_main = best[0].mark.rank == TRUE and not symbols.is_test(best[0].hit.path)
