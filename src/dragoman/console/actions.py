@@ -84,8 +84,8 @@ class RunningDelegations:
     async def start(
         self, role: str, prompt: str, workspace: Path, *, isolate: bool = False
     ) -> StartedJob:
-        """Start a delegation, and return its job as soon as it has one. Raises the error of a
-        delegation that ends before that, and `UsageError` if `MAX_DELEGATIONS` are running."""
+        """Start a delegation, and return its job as soon as it has one. Raises the error if the
+        delegation fails before that, and `UsageError` if `MAX_DELEGATIONS` are running."""
         request = DelegationRequest(role=role, prompt=prompt, workspace=workspace, isolate=isolate)
         place = await in_thread(str(workspace), lambda _: _context(workspace))
         if len(self._tasks) >= MAX_DELEGATIONS:

@@ -126,7 +126,7 @@ class FleetWatch:
 
     def _credentials(self) -> tuple[dict[str, MemberCredential], str]:
         """Return the usable credentials by id, and why the others cannot be used (empty if all can
-        be)."""
+        be). Raises `UsageError` if there are credentials but nats-py is missing."""
         if not any(self._folder.glob("*.*.json")):
             return {}, ""
         try:
