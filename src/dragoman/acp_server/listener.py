@@ -59,7 +59,8 @@ async def serve_websocket(
     greeting_timeout: float = GREETING_TIMEOUT,
     **options: Any,
 ) -> Listener:
-    """Start to serve, on a WebSocket, the clients that have the token, and return the listener.
+    """Start to serve the clients that have the token, on a WebSocket at `host` and `port`, and
+    return the listener.
 
     Raises `UsageError` for an address that other machines can reach, where the token would be sent
     in the clear, and for a token that is not valid.
@@ -81,7 +82,8 @@ async def serve_websocket(
 
 
 class OpenConnections:
-    """Serves each accepted client, up to `max_clients` at once."""
+    """Serves each accepted client, up to `max_clients` at once. Further clients are
+    disconnected."""
 
     def __init__(
         self,

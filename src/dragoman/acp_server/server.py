@@ -103,7 +103,7 @@ class ServerContext:
 
 
 def refused(handler: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Wrap a handler so that its errors become protocol errors."""
+    """Wrap a handler so that a `DragomanError` that it raises becomes a `RemoteError`."""
 
     @functools.wraps(handler)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
