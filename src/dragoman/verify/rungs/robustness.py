@@ -95,9 +95,10 @@ async def oversized(state: Verification) -> RungFinding:
 
 
 def _answered_before(state: Verification, peer: Peer) -> probes.Question | None:
-    """Return a request without side effects that this peer is known to answer.
+    """Return an invalid request that this peer has answered in an earlier rung; None if there is
+    none.
 
-    A request that it never answers proves nothing about the length of a line.
+    A request that the peer never answers proves nothing about the length of a line.
     """
     if "bad_params_code" in state.facts:
         return probes.bad_params(peer)
