@@ -143,8 +143,8 @@ def _ignored(scopes: tuple[Scope, ...], path: str, name: str, *, is_folder: bool
 
 
 def read_text(root: str, path: str) -> bytes:
-    """Return a whole text file; empty if it is not text. Never follows a link and never waits.
-    Raises `OSError` if the file cannot be read or is too large."""
+    """Return the content of a text file; empty if the file is not text. Never follows a link and
+    never waits. Raises `OSError` if the file cannot be read or is too large."""
     if path.rpartition(".")[2] in languages.BINARY_ENDINGS:
         return b""
     fd = os.open(os.path.join(root, path), _FLAGS)

@@ -159,7 +159,8 @@ def shortlist(
 def judge(
     path: str, lines: Sequence[str], counts: Mapping[str, int], weights: Weights
 ) -> RankedPlace:
-    """Return the best place in a file, its score and the reasons."""
+    """Return the best place in a file, with its score and the reasons for it. `counts` are the
+    numbers of lines with each term."""
     in_path = path_terms(path, weights.terms)
     on_line = {
         number: found
