@@ -80,8 +80,8 @@ class FleetRoutes:
         return found, id
 
     async def _follow(self, key: str, send: Send) -> None:
-        """Send the events of a job until it is done, beginning with the first one. If the fleet
-        cannot be reached, try again, and send all of them again."""
+        """Send a job's events, from the first one, until the job is done. If the fleet cannot be
+        reached, try again, which sends them all again."""
         from dragoman.fleet.connection import FleetConnection
         from dragoman.fleet.submitter import JobReader
 
