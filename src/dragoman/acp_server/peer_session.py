@@ -65,7 +65,8 @@ SESSION_TIMEOUT: Final = 2.0
 
 
 class PeerSession(RunListener):
-    """A run with one peer for a client's session. Call `start` once, and always call `aclose`."""
+    """A run with one peer for a client's session. Creating it raises `NotInstalled` or
+    `PolicyNotEnforced` if the peer cannot be used. Call `start` once, and always call `aclose`."""
 
     def __init__(
         self,
