@@ -67,8 +67,8 @@ class Remembered(msgspec.Struct):
 
 
 def state_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the directory of stored sessions. If `VARIABLE` is set, it names dragoman's whole
-    state directory."""
+    """Return the directory of scout's stored sessions, inside dragoman's state directory, whose
+    path the environment variable `VARIABLE` can set."""
     environ = os.environ if environ is None else environ
     given = environ.get(VARIABLE)
     if given:
