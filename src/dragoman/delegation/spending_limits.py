@@ -1,7 +1,8 @@
-"""Limits on cost, tokens, seconds and turns, per day and per turn.
+"""Limits on cost, tokens, seconds and turns, per 24 hours and per turn.
 
-Compares usage with the limits in the settings and formats the reason. `store.ledger` supplies the
-daily usage before a turn, the peer's usage reports supply it during a turn.
+Compares usage with the limits in the settings and says which limit is used up. The usage of the
+last 24 hours comes from `store.ledger`, before a turn begins; the usage of the running turn comes
+from the peer's usage reports.
 """
 
 from __future__ import annotations

@@ -170,7 +170,8 @@ def delegated_job(id: str) -> str:
 
 
 def new_session_key() -> str:
-    """Return a key for a session, greater than those of earlier seconds."""
+    """Return a new session key. Keys sort by creation time: to the second, and within one process
+    in exact order."""
     return f"s-{_new_word()}"
 
 

@@ -118,8 +118,11 @@ async def watch_questions(
 
 
 async def answer_question(address: str, id: str, digest: str, result: Any) -> bool:
-    """Answer a question. Returns False if it no longer waits for an answer. Raises what
-    `ask_broker` does: `RemoteError` if the answer is invalid."""
+    """Answer a question. Returns False if the question no longer waits for an answer.
+
+    Raises `RemoteError` if the answer is invalid or `digest` is not that of the question that was
+    shown, and otherwise what `ask_broker` raises.
+    """
     told = await ask_broker(
         address, ANSWER, QuestionAnswer(id, digest, Raw(msgspec.json.encode(result)))
     )

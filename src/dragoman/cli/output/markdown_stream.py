@@ -38,7 +38,8 @@ _CELLS: Final = re.compile(r"(?<!\\)\|")
 
 
 class MarkdownStream:
-    """Renders one message. The text must be neutral."""
+    """Renders one Markdown message as it streams. Does not escape: pass only text that `neutral`
+    has already escaped."""
 
     def __init__(self, paint: Paint, *, unicode: bool = True) -> None:
         self._paint = paint
