@@ -130,8 +130,8 @@ CWD: Final = CommandOption(
 )
 HOST: Final = CommandOption(
     "host",
-    "Run it on another machine, by SSH; see `dragoman hosts`. With --send it works on a copy of "
-    "this git tree, with --send --fetch the changes are applied here.",
+    "Run it on another machine, over SSH; see `dragoman hosts`. `run` and `delegate` can then also "
+    "take --send, which sends this git tree, and --fetch, which applies the changes here.",
     kind=str,
     metavar="NAME",
 )
